@@ -1,0 +1,93 @@
+"""Join graphs of different N and L into one padded batch."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spacetime_en.errors import InputError
+from spacetime_en.graph import SpacetimeGraph
+
+
+def collate(graphs: Sequence[SpacetimeGraph]) -> SpacetimeGraph:
+    """Pad graphs to common N, L and K, and join them along the batch axis.
+
+    Nodes and frames are padded at the end and masked, so that every graph's forecast (its first
+    N nodes) and gradients are those it has alone. Use it as ``collate_fn`` of a DataLoader.
+
+    Args:
+        graphs: graphs (or batches) that agree in n, d, e, dtype, and in having neighbours, a
+            box, and features of their own, or not.
+    Returns: one graph whose batch size is the sum of theirs.
+    """
+    if not graphs:
+        raise InputError("collate: expected at least one graph, found none.")
+    first = graphs[0]
+    for i, graph in enumerate(graphs):
+        for (what, have), want in zip(_kind(graph).items(), _kind(first).values(), strict=True):
+            if have != want:
+                raise InputError(
+                    f"collate: graph {i} and graph 0 differ in {what}: {have} and {want}; "
+                    "give all graphs the same."
+                )
+    L = max(graph.x.shape[1] for graph in graphs)
+    N = max(graph.x.shape[2] for graph in graphs)
+    # (On complete graphs K = N.)
+    K = max(N if g.neighbours is None else g.neighbours.shape[-1] for g in graphs)
+    varying = {
+        name: any(getattr(g, name) is not None and getattr(g, name).shape[1] > 1 for g in graphs)
+        for name in ("neighbours", "edge_attr")
+    }
+
+    def padded(graph: SpacetimeGraph) -> dict[str, Tensor]:
+        B, own_L, own_N = graph.x.shape[:3]
+        nodes = (0, N - own_N)
+        frames = (0, L - own_L)
+        fields = dict(graph._fields())
+        fields["node_mask"] = _pad(_all_true(graph.node_mask, B, own_N, graph), nodes)
+        fields["frame_mask"] = _pad(_all_true(graph.frame_mask, B, own_L, graph), frames)
+        for name in ("x", "v", "features"):
+            if name in fields:
+                fields[name] = _pad(fields[name], (0, 0), nodes, frames)
+        fields["times"] = F.pad(fields["times"], frames)
+        for name, channels, fill in (("neighbours", (), -1), ("edge_attr", ((0, 0),), 0)):
+            if name in fields:
+                value = fields[name]
+                if varying[name]:
+                    value = value.expand(B, own_L, *value.shape[2:])
+                neighbours = (0, K - value.shape[3])
+                time = frames if varying[name] else (0, 0)
+                fields[name] = _pad(value, *channels, neighbours, nodes, time, fill=fill)
+        return fields
+
+    parts = [padded(graph) for graph in graphs]
+    joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    for mask in ("node_mask", "frame_mask"):
+        if joined[mask].all():
+            del joined[mask]  # nothing was padded: let models take the path without masks
+    return SpacetimeGraph._unchecked(joined)
+
+
+def _kind(graph: SpacetimeGraph) -> dict[str, object]:
+    """What graphs of one batch must have in common."""
+    return {
+        "space dimensions n": graph.x.shape[-1],
+        "dtype": graph.x.dtype,
+        "having features of their own": graph.features is not None,
+        "feature width d": graph.feature_width,
+        "edge attribute width e": graph.edge_width,
+        "having neighbour lists": graph.neighbours is not None,
+        "having a periodic box": graph.box is not None,
+    }
+
+
+def _pad(tensor: Tensor, *pairs: tuple[int, int], fill: float = 0) -> Tensor:
+    """F.pad with one (before, after) pair an axis, the last axis first."""
+    return F.pad(tensor, [size for pair in pairs for size in pair], value=fill)
+
+
+def _all_true(mask: Tensor | None, batch: int, size: int, graph: SpacetimeGraph) -> Tensor:
+    if mask is not None:
+        return mask
+    return torch.ones(batch, size, dtype=torch.bool, device=graph.x.device)

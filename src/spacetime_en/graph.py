@@ -1,0 +1,493 @@
+"""The one input type of every model, ``SpacetimeGraph``, and the one output type, ``Forecast``.
+
+Letters used for shapes everywhere: B graphs in the batch, L past frames, N nodes, n space
+dimensions, d node features, K neighbours of a node (K = N for a complete graph), e edge
+attributes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from spacetime_en import geometry
+from spacetime_en.errors import InputError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+class _Tensors:
+    """What the two dataclasses of this file share: moving, mapping, pickling, printing."""
+
+    def _fields(self) -> dict[str, Tensor]:
+        values = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))  # type: ignore[arg-type]
+        return {name: value for name, value in values if value is not None}
+
+    @classmethod
+    def _unchecked(cls, fields: dict[str, Any]) -> Self:
+        """Build from fields already in canonical form: no checks, safe while tracing."""
+        self = object.__new__(cls)
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            object.__setattr__(self, field.name, fields.get(field.name))
+        return self
+
+    def _replace(self, **changes: Tensor) -> Self:
+        return self._unchecked(self._fields() | changes)
+
+    def _map(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        return self._unchecked({name: fn(value) for name, value in self._fields().items()})
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Move to a device and cast the real-valued fields (masks and indices keep theirs).
+
+        A dtype alone, ``graph.to(torch.float64)``, is taken as well.
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        return self._map(lambda t: t.to(device, dtype if t.is_floating_point() else None))
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}={tuple(t.shape)}" for name, t in self._fields().items())
+        return f"{type(self).__name__}({shapes})"
+
+
+def _register_pytree(cls: type[_Tensors]) -> type[Any]:
+    """Let torch.compile, torch.export and DDP see the tensors inside."""
+
+    def flatten(obj: Any) -> tuple[list[Any], list[str]]:
+        fields = obj._fields()
+        return list(fields.values()), list(fields)
+
+    def flatten_with_keys(obj: Any) -> tuple[list[Any], list[str]]:
+        fields = obj._fields()
+        return [(pytree.GetAttrKey(name), t) for name, t in fields.items()], list(fields)
+
+    pytree.register_pytree_node(
+        cls,
+        flatten,
+        lambda values, names: cls._unchecked(dict(zip(names, values, strict=True))),
+        serialized_type_name=f"spacetime_en.{cls.__name__}",
+        flatten_with_keys_fn=flatten_with_keys,
+    )
+    return cls
+
+
+@_register_pytree
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Forecast(_Tensors):
+    """Where every node will be and how fast it will move at the target time.
+
+    Args:
+        x: positions, (B, N, n). Zero for nodes that are only padding.
+        v: velocities, (B, N, n).
+    """
+
+    x: Tensor
+    v: Tensor
+
+    def rotate(self, q: Tensor) -> Forecast:
+        """Act with Q in O(n), (n, n): x -> Qx, v -> Qv."""
+        q = q.to(self.x)
+        return Forecast(self.x @ q.mT, self.v @ q.mT)
+
+    def translate(self, b: Tensor) -> Forecast:
+        """Act with a translation b, (n,): x -> x + b, v -> v."""
+        return Forecast(self.x + b.to(self.x), self.v)
+
+    def permute(self, p: Tensor) -> Forecast:
+        """Relabel the nodes, (N,): node i becomes the old node p[i]."""
+        return Forecast(self.x[:, p], self.v[:, p])
+
+
+@_register_pytree
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class SpacetimeGraph(_Tensors):
+    """A batch of moving point clouds: L observed frames of N nodes in R^n.
+
+    Fields may be given as tensors, NumPy arrays or nested lists. Real fields are cast to the
+    dtype of ``x``. Values behind a mask are never read, so they may be anything, NaN too.
+
+    Args:
+        x: positions, (B, L, N, n).
+        v: velocities, (B, L, N, n), in units of length over those of ``times``.
+        features: invariant node features, (B, L, N, d), or (B, N, d) if constant in time
+            (node types, masses). None stands for the paper's feature, the speed |v|.
+        edge_attr: edge attributes a_ij, (B, N, K, e), or (B, L, N, K, e) if they change. On a
+            complete graph K = N and the diagonal is not read; with ``neighbours``, entry k of
+            node i belongs to the edge from its k-th neighbour.
+        neighbours: the nodes j whose messages reach node i, (N, K), (B, N, K) or one list per
+            frame (B, L, N, K); -1 fills unused places. None: every node sees every other.
+        node_mask: (B, N), True where the node exists. None: all do.
+        frame_mask: (B, L), True where the frame was observed. None: all were.
+        box: periodic cell, edge lengths (n,) or cell vectors as rows, (n, n) or (B, n, n).
+        times: frame times, (L,) or (B, L), increasing. None: 0, 1, ..., L - 1.
+        horizon: time from the last observed frame to the target, a number or (B,). None: 1.
+    """
+
+    x: Tensor
+    v: Tensor
+    features: Tensor | None = None
+    edge_attr: Tensor | None = None  # kept as (B, 1 or L, N, K, e)
+    neighbours: Tensor | None = None  # kept as (B, 1 or L, N, K)
+    node_mask: Tensor | None = None
+    frame_mask: Tensor | None = None
+    box: Tensor | None = None  # kept as (B, n, n)
+    times: Tensor = None  # type: ignore[assignment]  # kept as (B, L)
+    horizon: Tensor = None  # type: ignore[assignment]  # kept as (B,)
+
+    def __post_init__(self) -> None:
+        x = as_tensor("x", self.x)
+        if x.ndim != 4 or 0 in x.shape:
+            raise InputError(f"x: expected a non-empty shape (B, L, N, n), found {tuple(x.shape)}.")
+        if not x.is_floating_point():
+            raise InputError(f"x: expected a floating-point dtype, found {x.dtype}.")
+        B, L, N, n = x.shape
+
+        def real(name: str, *shapes: tuple[int, ...]) -> Tensor | None:
+            """The field as a tensor like x whose shape is one of `shapes` (-1: any size)."""
+            value = getattr(self, name)
+            if value is None:
+                return None
+            tensor = as_tensor(name, value)
+            fits = [
+                len(shape) == tensor.ndim
+                and all(want in (-1, have) for want, have in zip(shape, tensor.shape, strict=True))
+                for shape in shapes
+            ]
+            if not any(fits):
+                wanted = " or ".join(str(s).replace("-1", "any") for s in shapes)
+                raise InputError(f"{name}: expected shape {wanted}, found {tuple(tensor.shape)}.")
+            return tensor.to(x)
+
+        def boolean(name: str, shape: tuple[int, int]) -> Tensor | None:
+            value = getattr(self, name)
+            if value is None:
+                return None
+            mask = as_tensor(name, value)
+            if mask.shape != shape or mask.dtype != torch.bool:
+                raise InputError(
+                    f"{name}: expected a boolean tensor of shape {shape}, "
+                    f"found {mask.dtype} of shape {tuple(mask.shape)}."
+                )
+            return mask.to(x.device)
+
+        features = real("features", (B, L, N, -1), (B, N, -1))
+        if features is not None and features.ndim == 3:
+            features = features[:, None].expand(B, L, N, -1)
+
+        neighbours = self._canonical_neighbours(x)
+        K = N if neighbours is None else neighbours.shape[-1]
+        edge_attr = real("edge_attr", (B, N, K, -1), (B, L, N, K, -1))
+        if edge_attr is not None and edge_attr.ndim == 4:
+            edge_attr = edge_attr[:, None]
+
+        box = real("box", (n,), (n, n), (B, n, n))
+        if box is not None:
+            box = torch.diag(box) if box.ndim == 1 else box
+            box = box.expand(B, n, n)
+
+        times = real("times", (L,), (B, L))
+        times = torch.arange(L).to(x) if times is None else times
+        horizon = real("horizon", (), (B,))
+        horizon = x.new_ones(()) if horizon is None else horizon
+
+        canonical = {
+            "x": x,
+            "v": real("v", (B, L, N, n)),
+            "features": features,
+            "edge_attr": edge_attr,
+            "neighbours": neighbours,
+            "node_mask": boolean("node_mask", (B, N)),
+            "frame_mask": boolean("frame_mask", (B, L)),
+            "box": box,
+            "times": times.expand(B, L),
+            "horizon": horizon.expand(B),
+        }
+        for name, value in canonical.items():
+            object.__setattr__(self, name, value)
+        self._check_values()
+
+    def _canonical_neighbours(self, x: Tensor) -> Tensor | None:
+        B, L, N, _ = x.shape
+        if self.neighbours is None:
+            return None
+        index = as_tensor("neighbours", self.neighbours)
+        if index.dtype not in (torch.int64, torch.int32):
+            raise InputError(f"neighbours: expected whole numbers, found {index.dtype}.")
+        leading = index.shape[:-2]
+        if index.ndim < 2 or index.shape[-2] != N or leading not in ((), (B,), (B, L)):
+            raise InputError(
+                f"neighbours: expected shape (N, K), (B, N, K) or (B, L, N, K) with B={B}, L={L}, "
+                f"N={N}, found {tuple(index.shape)}."
+            )
+        index = index.to(x.device, torch.int64)
+        return index if len(leading) == 2 else index.expand(B, *index.shape[-2:])[:, None]
+
+    def _check_values(self) -> None:
+        """Refuse values that would turn a forecast into NaN without a word."""
+        for name, mask in (("node_mask", self.node_mask), ("frame_mask", self.frame_mask)):
+            if mask is not None and not mask.any(1).all():
+                empty = int((~mask.any(1)).nonzero()[0])
+                raise InputError(f"{name}: graph {empty} of the batch has no True entry.")
+        observed = self.observed
+        for name in ("x", "v", "features"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            bad = ~value.isfinite().all(-1)  # (B, L, N)
+            if observed is not None:
+                bad = bad & observed
+            if bad.any():
+                graph, frame, node = bad.nonzero()[0].tolist()
+                raise InputError(
+                    f"{name}: {int(bad.sum())} node(s) hold NaN or infinite values, the first at "
+                    f"graph {graph}, frame {frame}, node {node}; mend them, or mark missing "
+                    "frames in frame_mask and missing nodes in node_mask."
+                )
+        if self.neighbours is not None:
+            N = self.x.shape[2]
+            outside = (self.neighbours < -1) | (self.neighbours >= N)
+            if outside.any():
+                raise InputError(
+                    f"neighbours: found node {int(self.neighbours[outside][0])}, expected 0 to "
+                    f"{N - 1} (or -1 for an unused place)."
+                )
+        for name in ("times", "horizon", "box"):
+            value = getattr(self, name)
+            if value is not None and not value.isfinite().all():
+                raise InputError(f"{name}: expected finite numbers, found NaN or infinity.")
+        if self.edge_attr is not None:
+            bad = ~self.edge_attr.isfinite().all(-1) & self.edge_mask
+            if bad.any():
+                graph, _, node, k = bad.nonzero()[0].tolist()
+                raise InputError(
+                    f"edge_attr: expected finite numbers, found NaN or infinity, the first at "
+                    f"graph {graph}, node {node}, neighbour {k}."
+                )
+        if self.box is not None and (torch.linalg.det(self.box).abs() == 0).any():
+            raise InputError("box: expected a cell with a volume, found one of volume zero.")
+        # A missing frame takes the latest time before it, which leaves only observed ones to fail.
+        times = self.times
+        if self.frame_mask is not None:
+            times = times.masked_fill(~self.frame_mask, -torch.inf).cummax(1).values
+        later = times.diff(dim=1) > 0
+        if self.frame_mask is not None:
+            later = later | ~self.frame_mask[:, 1:]
+        if not later.all():
+            raise InputError("times: expected the observed frames in increasing order of time.")
+
+    # --- builders -----------------------------------------------------------------------------
+
+    @classmethod
+    def from_particles(cls, x: Any, v: Any, charge: Any, **fields: Any) -> SpacetimeGraph:
+        """The paper's graph: features |v_i|, edge attributes A_ij = c_i c_j.
+
+        Args:
+            x: positions, (B, L, N, n).
+            v: velocities, (B, L, N, n).
+            charge: charges c_i, (B, N).
+            fields: any other field of the class, such as ``times`` and ``horizon``.
+        """
+        plain = cls(x, v, **fields)
+        c = as_tensor("charge", charge).to(plain.x)
+        B, _, N, _ = plain.x.shape
+        if c.shape != (B, N):
+            raise InputError(f"charge: expected shape (B, N) = {(B, N)}, found {tuple(c.shape)}.")
+        if plain.neighbours is None:
+            c_j = c[:, None, None, :]  # (B, 1, 1, N)
+        else:
+            index = plain.neighbours.clamp(min=0)  # (B, 1 or L, N, K)
+            c_j = c.gather(1, index.flatten(1)).view(index.shape)
+        return plain._replace(edge_attr=(c[:, None, :, None] * c_j).unsqueeze(-1))
+
+    @classmethod
+    def from_positions(cls, x: Any, **fields: Any) -> SpacetimeGraph:
+        """A graph from positions alone; velocities are differences of observed frames.
+
+        v(t) is the backward difference from the observed frame before t; the first observed
+        frame takes the velocity of the second. No frame outside the window is used.
+
+        Args:
+            x: positions, (B, L, N, n), with at least two observed frames.
+            fields: any other field of the class, such as ``times`` and ``horizon``.
+        """
+        x = as_tensor("x", x)
+        plain = cls(x, torch.zeros_like(x), **fields)
+        x, mask = plain.unwrapped_x(), plain.frame_mask
+        mask = x.new_ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        if (mask.sum(1) < 2).any():
+            raise InputError(
+                "x: velocities from differences need at least two observed frames in each graph; "
+                "give more frames, or the velocities themselves."
+            )
+        frame = torch.arange(x.shape[1], device=x.device).expand_as(mask)
+        newest = torch.where(mask, frame, -1).cummax(1).values  # newest observed frame up to t
+        before = newest.roll(1, dims=1)
+        before[:, 0] = -1
+        first = mask & (before < 0)  # (B, L): the first observed frame
+        second = (mask.cumsum(1) == 2).int().argmax(1, keepdim=True)  # (B, 1)
+        this = torch.where(first, second, frame)
+        before = torch.where(first, newest, before.clamp(min=0))
+
+        x = x.masked_fill(~mask[..., None, None], 0.0)
+        step = x.gather(1, _like(this, x)) - x.gather(1, _like(before, x))
+        time = plain.times.gather(1, this) - plain.times.gather(1, before)
+        v = step / torch.where(mask, time, 1.0)[..., None, None]
+        return plain._replace(v=v.masked_fill(~mask[..., None, None], 0.0))
+
+    @classmethod
+    def from_pyg(cls, data: Data | Sequence[Data]) -> SpacetimeGraph:
+        """From PyTorch Geometric ``Data``; see :func:`spacetime_en.pyg.from_pyg`."""
+        from spacetime_en.pyg import from_pyg
+
+        return from_pyg(data)
+
+    def to_pyg(self) -> list[Data]:
+        """To PyTorch Geometric, one ``Data`` a graph; see :func:`spacetime_en.pyg.to_pyg`."""
+        from spacetime_en.pyg import to_pyg
+
+        return to_pyg(self)
+
+    # --- what models read ---------------------------------------------------------------------
+
+    @property
+    def observed(self) -> Tensor | None:
+        """(B, L, N), True where a node was seen in a frame; None if all were."""
+        if self.node_mask is None and self.frame_mask is None:
+            return None
+        B, L, N, _ = self.x.shape
+        seen = torch.ones(B, L, N, dtype=torch.bool, device=self.x.device)
+        if self.node_mask is not None:
+            seen = seen & self.node_mask[:, None, :]
+        if self.frame_mask is not None:
+            seen = seen & self.frame_mask[:, :, None]
+        return seen
+
+    @property
+    def edge_mask(self) -> Tensor:
+        """(B, 1 or L, N, K), True where the k-th neighbour j of node i exists and is not i."""
+        B, _, N, _ = self.x.shape
+        node = torch.arange(N, device=self.x.device)
+        j = node.expand(B, 1, N, N) if self.neighbours is None else self.neighbours
+        mask = (j >= 0) & (j != node[:, None])
+        if self.node_mask is not None:
+            exists = self.node_mask.gather(1, j.clamp(min=0).flatten(1)).view(j.shape)
+            mask = mask & exists & self.node_mask[:, None, :, None]
+        return mask
+
+    @property
+    def h(self) -> Tensor:
+        """Invariant node features h_i(t), (B, L, N, d): the given ones, else the speed |v|."""
+        if self.features is not None:
+            return self.features
+        return speeds(self.v)
+
+    @property
+    def feature_width(self) -> int:
+        """d, the number of features of a node."""
+        return 1 if self.features is None else self.features.shape[-1]
+
+    @property
+    def edge_width(self) -> int:
+        """e, the number of attributes of an edge."""
+        return 0 if self.edge_attr is None else self.edge_attr.shape[-1]
+
+    def unwrapped_x(self) -> Tensor:
+        """Positions as continuous paths, (B, L, N, n): in a box, without jumps across its walls."""
+        if self.box is None or self.frame_mask is None:
+            return geometry.unwrap(self.x, self.box)
+        # Let each missing frame stand where the last observed one before it was.
+        L = self.x.shape[1]
+        frame = torch.arange(L, device=self.x.device).expand_as(self.frame_mask)
+        newest = torch.where(self.frame_mask, frame, -1).cummax(1).values
+        first = self.frame_mask.int().argmax(1, keepdim=True)
+        source = torch.where(newest < 0, first, newest)
+        return geometry.unwrap(self.x.gather(1, _like(source, self.x)), self.box)
+
+    @property
+    def last_frame(self) -> Tensor:
+        """(B,), the index of the last observed frame."""
+        B, L = self.x.shape[:2]
+        if self.frame_mask is None:
+            return torch.full((B,), L - 1, device=self.x.device)
+        return L - 1 - self.frame_mask.flip(1).int().argmax(1)
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+    def __getitem__(self, index: int | slice | Tensor | Sequence[int]) -> SpacetimeGraph:
+        """The graphs of the batch at `index`, again as a batch."""
+        if isinstance(index, int):
+            index = [index]
+        return self._map(lambda t: t[index])
+
+    # --- the actions of E(n) and S_N ----------------------------------------------------------
+
+    def rotate(self, q: Tensor) -> SpacetimeGraph:
+        """Act with Q in O(n), (n, n): x -> Qx, v -> Qv; the box turns along."""
+        q = q.to(self.x)
+        turned = {"x": self.x @ q.mT, "v": self.v @ q.mT}
+        if self.box is not None:
+            turned["box"] = self.box @ q.mT
+        return self._replace(**turned)
+
+    def translate(self, b: Tensor) -> SpacetimeGraph:
+        """Act with a translation b, (n,): x -> x + b, v -> v."""
+        return self._replace(x=self.x + b.to(self.x))
+
+    def permute(self, p: Tensor) -> SpacetimeGraph:
+        """Relabel the nodes, (N,): node i becomes the old node p[i]."""
+        p = p.to(self.x.device)
+        moved = {"x": self.x[:, :, p], "v": self.v[:, :, p]}
+        if self.features is not None:
+            moved["features"] = self.features[:, :, p]
+        if self.node_mask is not None:
+            moved["node_mask"] = self.node_mask[:, p]
+        if self.edge_attr is not None:
+            rows = self.edge_attr[:, :, p]
+            moved["edge_attr"] = rows if self.neighbours is not None else rows[:, :, :, p]
+        if self.neighbours is not None:
+            old = self.neighbours[:, :, p]
+            moved["neighbours"] = torch.where(old < 0, old, p.argsort()[old.clamp(min=0)])
+        return self._replace(**moved)
+
+
+def speeds(v: Tensor) -> Tensor:
+    """The paper's feature |v|, (..., n) -> (..., 1)."""
+    return geometry.norm(v).unsqueeze(-1)
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """`value` as a tensor; arrays of unequal shapes are refused with a word on ``collate``."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(item, Tensor) for item in value):
+        shapes = {tuple(item.shape) for item in value}
+        if len(shapes) == 1:
+            return torch.stack(list(value))
+        raise _ragged(name, f"tensors of shapes {' and '.join(map(str, sorted(shapes)))}")
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise _ragged(name, f"something that is no rectangular array ({error})") from None
+
+
+def _ragged(name: str, found: str) -> InputError:
+    return InputError(
+        f"{name}: expected one array with the same number of frames and nodes in every graph, "
+        f"found {found}; build one graph each and join them with spacetime_en.collate, which pads "
+        "and sets the masks."
+    )
+
+
+def _like(frames: Tensor, x: Tensor) -> Tensor:
+    """Frame indices (B, L) as an index for ``x.gather(1, ...)``, (B, L, N, n)."""
+    return frames[..., None, None].expand(*frames.shape, *x.shape[2:])

@@ -1,0 +1,1 @@
+"""Layers, blocks and models."""

@@ -1,0 +1,189 @@
+"""Baselines with the signature of every model: learned ones, and the ones that learn nothing."""
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.block import with_distances
+from spacetime_en.nn.egcl import EGNN
+from spacetime_en.nn.etal import AttentionMaps
+from spacetime_en.nn.forecaster import (
+    Forecaster,
+    Symmetries,
+    check_dims,
+    check_positive,
+    check_widths,
+)
+from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.state import Frame, mean_over_time
+
+Result = tuple[Forecast, tuple[AttentionMaps, ...]]
+
+
+class EGNNForecaster(Forecaster):
+    """EGNN on every frame, then the mean over the frames.
+
+    Args:
+        features: d.
+        edge_features: e.
+        hidden: width of the messages and features inside.
+        layers: EGCLs.
+        residual: in every EGCL.
+        length_scale, time_scale: the length and the time that the network sees as 1.
+    """
+
+    def __init__(
+        self,
+        features: int = 1,
+        edge_features: int = 1,
+        hidden: int = 64,
+        layers: int = 3,
+        residual: bool = True,
+        length_scale: float = 1.0,
+        time_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_positive(hidden=hidden, layers=layers)
+        check_positive(length_scale=length_scale, time_scale=time_scale)
+        self.egnn = EGNN(features, edge_features + 1, hidden, layers, residual)
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=True, rotation=True, permutation=True)
+
+    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
+        c = self.config
+        check_widths(graph, c["features"], c["edge_features"])
+        frame = Frame.of(graph, c["length_scale"], c["time_scale"], centred=True)
+        state = frame.enter(graph)
+        neighbourhood = Neighbourhood.of(graph, frame.cell(graph))
+        a = with_distances(state, neighbourhood)
+        _, x, v = self.egnn(state.h, state.x, state.v, a, neighbourhood)
+        x, v = (mean_over_time(t, graph.frame_mask) for t in (x, v))
+        return frame.leave(graph, x, v), ()
+
+
+class MLP(Forecaster):
+    """(x, v) of each node and frame through one network, then the mean over the frames.
+
+    Args:
+        dims: n.
+        hidden: width.
+        layers: hidden layers.
+        length_scale, time_scale: the length and the time that the network sees as 1.
+    """
+
+    def __init__(
+        self,
+        dims: int = 3,
+        hidden: int = 128,
+        layers: int = 5,
+        length_scale: float = 1.0,
+        time_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_positive(dims=dims, hidden=hidden, layers=layers)
+        check_positive(length_scale=length_scale, time_scale=time_scale)
+        widths = [2 * dims] + [hidden] * layers
+        inside: list[nn.Module] = []
+        for inputs, outputs in itertools.pairwise(widths):
+            inside += [nn.Linear(inputs, outputs), nn.ReLU()]
+        self.network = nn.Sequential(*inside, nn.Linear(hidden, 2 * dims))
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=False, rotation=False, permutation=True)
+
+    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
+        c = self.config
+        check_dims(graph, c["dims"])
+        frame = Frame.of(graph, c["length_scale"], c["time_scale"], centred=False)
+        state = frame.enter(graph)
+        out = self.network(torch.cat([state.x, state.v], dim=-1))  # (B, L, N, 2n)
+        x, v = mean_over_time(out, graph.frame_mask).chunk(2, dim=-1)
+        return frame.leave(graph, x, v), ()
+
+
+class LinearDynamics(Forecaster):
+    """From the last frame, x + alpha v and beta v + gamma: three learned numbers.
+
+    The number gamma is added to every component of the velocity, which costs the model its
+    rotation equivariance as soon as it is not 0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.tensor(1.0))
+        self.beta = nn.Parameter(torch.tensor(1.0))
+        self.gamma = nn.Parameter(torch.tensor(0.0))
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=True, rotation=False, permutation=True)
+
+    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
+        frame, x, v = last_frame(graph)
+        x, v = x + self.alpha * v, self.beta * v + self.gamma
+        return frame.leave(graph, x, v), ()
+
+
+class LastFrame(Forecaster):
+    """Nothing moves: the last observed positions and velocities."""
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=True, rotation=True, permutation=True)
+
+    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
+        frame, x, v = last_frame(graph)
+        return frame.leave(graph, x, v), ()
+
+
+class StraightLine(Forecaster):
+    """Every node goes on with its last velocity: x + horizon v, v."""
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=True, rotation=True, permutation=True)
+
+    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
+        frame, x, v = last_frame(graph)
+        return frame.leave(graph, x + graph.horizon[:, None, None] * v, v), ()
+
+
+class LeastSquaresLine(Forecaster):
+    """The straight line through the whole window that fits it best: for noisy observations.
+
+    It minimises sum_t |x(t) - p - q t|^2 + |v(t) - q|^2 over p and q, for each node. Positions
+    and velocities weigh the same, in the units of the graph: right when their noise is equal.
+    """
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=True, rotation=True, permutation=True)
+
+    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
+        frame = Frame.of(graph, length=1.0, time=1.0, centred=True)
+        state = frame.enter(graph)
+        x_mean = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
+        v_mean = mean_over_time(state.v, graph.frame_mask)
+        seen = graph.frame_mask
+        times = graph.times if seen is None else graph.times.masked_fill(~seen, 0.0)
+        t_mean = mean_over_time(times[..., None, None], seen)  # (B, 1, 1)
+        t = times[..., None, None] - t_mean.unsqueeze(1)  # (B, L, 1, 1)
+        # The normal equations: q (mean t^2 + 1) = mean(t x) + mean(v), t centred.
+        spread = mean_over_time(t.square(), seen)
+        q = (mean_over_time(t * state.x, seen) + v_mean) / (spread + 1)
+        ahead = t.gather(1, graph.last_frame[:, None, None, None])[:, 0]  # last frame, centred
+        x = x_mean + (ahead + graph.horizon[:, None, None]) * q
+        return frame.leave(graph, x, q), ()
+
+
+def last_frame(graph: SpacetimeGraph) -> tuple[Frame, Tensor, Tensor]:
+    """Positions and velocities of the last observed frame, each (B, N, n)."""
+    frame = Frame.of(graph, length=1.0, time=1.0, centred=False)
+    state = frame.enter(graph)
+    graphs = torch.arange(len(graph), device=graph.x.device)
+    return frame, state.x[graphs, graph.last_frame], state.v[graphs, graph.last_frame]

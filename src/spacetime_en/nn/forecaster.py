@@ -1,0 +1,172 @@
+"""What every model is: a map from SpacetimeGraph to Forecast that knows its own symmetries."""
+
+import functools
+import inspect
+from abc import abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, overload
+
+import torch
+from torch import nn
+
+from spacetime_en.errors import InputError
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.etal import AttentionMaps
+from spacetime_en.pretrained import Pretrained
+
+
+class Symmetries(NamedTuple):
+    """Under which group actions a model is equivariant, whatever its weights.
+
+    Args:
+        translation: x -> x + b moves the forecast along and leaves its velocities.
+        rotation: Q in O(n), reflections included, turns positions and velocities along.
+        permutation: relabelling nodes relabels the forecast.
+    """
+
+    translation: bool
+    rotation: bool
+    permutation: bool
+
+
+class Forecaster(Pretrained, nn.Module):
+    """Base class of all models; subclass it to give your own the same signature.
+
+    A subclass implements :meth:`forecast` and :attr:`symmetries`. The arguments of its
+    constructor are recorded in ``config``, so that it can be saved and loaded.
+    """
+
+    config: Mapping[str, Any] = MappingProxyType({})
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" not in vars(cls):
+            return
+        init = cls.__init__
+        signature = inspect.signature(init)
+
+        @functools.wraps(init)
+        def recording_init(self: Any, *args: Any, **kw: Any) -> None:
+            if "config" not in vars(self):  # the outermost class: its arguments fix its bases'
+                bound = signature.bind(self, *args, **kw)
+                bound.apply_defaults()
+                _, *arguments = bound.arguments.items()
+                object.__setattr__(self, "config", dict(arguments))
+            init(self, *args, **kw)
+
+        cls.__init__ = recording_init  # type: ignore[method-assign]
+
+    @property
+    @abstractmethod
+    def symmetries(self) -> Symmetries:
+        """The symmetries that hold for all weights of this architecture."""
+
+    @property
+    def is_equivariant(self) -> bool:
+        """Whether all of the symmetries hold."""
+        return all(self.symmetries)
+
+    @abstractmethod
+    def forecast(
+        self, graph: SpacetimeGraph, with_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        """The forecast, and one set of attention maps a block (none without attention)."""
+
+    @overload
+    def __call__(
+        self, graph: SpacetimeGraph, return_attention: Literal[False] = False
+    ) -> Forecast: ...
+    @overload
+    def __call__(
+        self, graph: SpacetimeGraph, return_attention: Literal[True]
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]: ...
+    def __call__(self, graph: SpacetimeGraph, return_attention: bool = False) -> Any:
+        return super().__call__(graph, return_attention)
+
+    def forward(
+        self, graph: SpacetimeGraph, return_attention: bool = False
+    ) -> Forecast | tuple[Forecast, tuple[AttentionMaps, ...]]:
+        """Forecast every node at ``graph.horizon`` after the last observed frame.
+
+        Args:
+            graph: L frames of N nodes.
+            return_attention: also return the attention maps, one
+                :class:`~spacetime_en.nn.etal.AttentionMaps` a block.
+        Returns: the forecast, or (forecast, maps).
+        """
+        parameter = next(self.parameters(), None)
+        if parameter is not None:
+            for what in ("dtype", "device"):
+                ours, theirs = getattr(parameter, what), getattr(graph.x, what)
+                if ours != theirs:
+                    raise InputError(
+                        f"graph: its {what} is {theirs}, the model's is {ours}; "
+                        f"use graph.to({what}=...) or model.to(...)."
+                    )
+        forecast, attention = self.forecast(graph, return_attention)
+        return (forecast, attention) if return_attention else forecast
+
+
+def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> None:
+    """Refuse a graph whose d or e is not what the model was built for."""
+    if graph.feature_width != features:
+        raise InputError(
+            f"features: the model was built for {features} per node, the graph has "
+            f"{graph.feature_width}; build it with features={graph.feature_width}."
+        )
+    if graph.edge_width != edge_features:
+        raise InputError(
+            f"edge_attr: the model was built for {edge_features} per edge, the graph has "
+            f"{graph.edge_width}; build it with edge_features={graph.edge_width}."
+        )
+
+
+def check_dims(graph: SpacetimeGraph, dims: int) -> None:
+    """Refuse a graph in another number of space dimensions than the model's."""
+    n = graph.x.shape[-1]
+    if n != dims:
+        raise InputError(
+            f"x: this model is tied to n = {dims} space dimensions, the graph has {n}; "
+            f"build it with dims={n}."
+        )
+
+
+def check_nodes(graph: SpacetimeGraph, nodes: int) -> None:
+    """Refuse a graph with another number of nodes than the model's, padded ones included."""
+    N = graph.x.shape[2]
+    if nodes != N:
+        raise InputError(
+            f"x: this model is tied to N = {nodes} nodes, the graph has {N}; "
+            f"build it with nodes={N}."
+        )
+    # (While tracing, the mask has no values to look at.)
+    if graph.node_mask is not None and not torch.compiler.is_compiling():
+        counts = graph.node_mask.sum(1)
+        if (counts != nodes).any():
+            raise InputError(
+                f"node_mask: this model is tied to N = {nodes} nodes, but a graph of the batch "
+                f"has {int(counts.min())}."
+            )
+
+
+def check_complete(graph: SpacetimeGraph, what: str) -> None:
+    """Refuse neighbour lists where only a complete graph makes sense."""
+    if graph.neighbours is not None:
+        raise InputError(f"neighbours: {what} needs a complete graph; leave neighbours out.")
+
+
+def check_static(graph: SpacetimeGraph, what: str) -> None:
+    """Refuse neighbour lists that change from frame to frame."""
+    if graph.neighbours is not None and graph.neighbours.shape[1] > 1:
+        raise InputError(
+            f"neighbours: {what} follows each edge over time and needs one list for all frames, "
+            "found one per frame."
+        )
+
+
+def check_positive(**sizes: float) -> None:
+    """Refuse sizes and scales that are not positive."""
+    for name, size in sizes.items():
+        if not size > 0:
+            raise InputError(f"{name}: expected a positive number, found {size}.")

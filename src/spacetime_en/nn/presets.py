@@ -1,0 +1,87 @@
+"""Models by name: the rows of the paper's tables, with the paper's parameter counts."""
+
+import difflib
+import inspect
+from typing import Any, NamedTuple
+
+from spacetime_en.errors import InputError
+from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.nn.baselines import (
+    MLP,
+    EGNNForecaster,
+    LastFrame,
+    LeastSquaresLine,
+    LinearDynamics,
+    StraightLine,
+)
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.lstm import LSTM
+from spacetime_en.nn.set import SET
+
+
+class Preset(NamedTuple):
+    """A model class and what differs from its defaults, which are the paper's."""
+
+    model: type[Forecaster]
+    settings: dict[str, Any]
+    tied_to_nodes: bool = False
+
+
+PRESETS = {
+    "set": Preset(SET, {}),
+    "set-nonequivariant": Preset(SET, {"equivariant": False}),
+    "set-adjacency": Preset(SET, {"adjacency": "flattened"}, tied_to_nodes=True),
+    "set-no-temporal": Preset(SET, {"temporal": False}),
+    "lstm": Preset(LSTM, {}, tied_to_nodes=True),
+    "egnn": Preset(EGNNForecaster, {}),
+    "mlp": Preset(MLP, {}),
+    "linear": Preset(LinearDynamics, {}),
+    "last-frame": Preset(LastFrame, {}),
+    "straight-line": Preset(StraightLine, {}),
+    "least-squares-line": Preset(LeastSquaresLine, {}),
+}
+
+
+def build_model(
+    preset: str, *, nodes: int | None = None, like: SpacetimeGraph | None = None, **settings: Any
+) -> Forecaster:
+    """Build a model by the name of its preset.
+
+    Args:
+        preset: a key of ``PRESETS``.
+        nodes: N, needed only by models tied to it, ignored by the others.
+        like: a graph to take d, e, n and N from, so far as the model depends on them.
+        settings: arguments of the model's class that replace the preset's.
+    """
+    if preset not in PRESETS:
+        near = difflib.get_close_matches(preset, PRESETS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(PRESETS)}."
+        raise InputError(f"preset: there is no {preset!r}; {hint}")
+    model, defaults, _ = PRESETS[preset]
+    known = set(inspect.signature(model).parameters) if "__init__" in vars(model) else set()
+    if unknown := set(settings) - known:
+        accepted = ", ".join(sorted(known)) or "none"
+        raise InputError(
+            f"{min(unknown)}: not a setting of preset {preset!r}, whose settings are: {accepted}."
+        )
+    found: dict[str, Any] = {}
+    if like is not None:
+        found = {
+            "features": like.feature_width,
+            "edge_features": like.edge_width,
+            "dims": like.x.shape[-1],
+            "nodes": like.x.shape[2],
+        }
+    if nodes is not None:
+        found["nodes"] = nodes
+    found = {name: size for name, size in found.items() if name in known}
+    arguments = found | defaults | settings
+    needs_nodes = PRESETS[preset].tied_to_nodes or arguments.get("adjacency") in (
+        "flattened",
+        "nodes",
+    )
+    if needs_nodes and "nodes" not in arguments:
+        raise InputError(f"nodes: preset {preset!r} is tied to the number of nodes; pass nodes=N.")
+    if not needs_nodes:
+        arguments.pop("nodes", None)
+    return model(**arguments)

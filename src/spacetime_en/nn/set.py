@@ -1,0 +1,160 @@
+"""The Spacetime E(n)-Transformer (Algorithm 2)."""
+
+from typing import get_args
+
+from torch import nn
+
+from spacetime_en.errors import InputError
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.adjacency import AdjacencyForm, edge_attention
+from spacetime_en.nn.attention import Window
+from spacetime_en.nn.block import Block
+from spacetime_en.nn.egcl import EGNN
+from spacetime_en.nn.etal import ETAL, AttentionMaps
+from spacetime_en.nn.feedforward import FeedForward
+from spacetime_en.nn.forecaster import (
+    Forecaster,
+    Symmetries,
+    check_complete,
+    check_dims,
+    check_nodes,
+    check_positive,
+    check_static,
+    check_widths,
+)
+from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.state import Frame, mean_over_time
+
+
+class SET(Forecaster):
+    """M blocks of attention in space and time, then the mean over the frames.
+
+    The defaults are the paper's. N, L and B are free, and so is n unless the model is not
+    equivariant.
+
+    Args:
+        features: d, the width of the node features (1: the speed).
+        edge_features: e, the number of attributes of an edge (1: c_i c_j).
+        dims: n; read only if not `equivariant`, whose weights are n x n.
+        nodes: N; needed by the adjacency forms ``"flattened"`` and ``"nodes"`` alone.
+        hidden: width of the messages and features inside a block.
+        layers: K, EGCLs in a block.
+        blocks: M.
+        spatial: spatial attention (EGCL) on or off.
+        temporal: temporal attention (ETAL) on or off.
+        adjacency: attention over the edges: None, ``"flattened"``, ``"nodes"`` or ``"edges"``.
+        causal: frame t attends only to frames s <= t.
+        encodings: positional encodings, some of the letters ``"WXYZ"``: W on features, X on
+            positions, Y on velocities (both break rotations), Z on edges (breaks permutations).
+        equivariant: off gives the paper's ablation, learned attention for x and v.
+        residual: in every EGCL.
+        scaled: attention logits over the square root of the width.
+        step: B of Eq. 7.
+        dropout: on the features after attention.
+        length_scale, time_scale: the length and the time that the network sees as 1.
+    """
+
+    def __init__(
+        self,
+        features: int = 1,
+        edge_features: int = 1,
+        dims: int = 3,
+        nodes: int | None = None,
+        hidden: int = 128,
+        layers: int = 2,
+        blocks: int = 3,
+        spatial: bool = True,
+        temporal: bool = True,
+        adjacency: AdjacencyForm | None = None,
+        causal: bool = False,
+        encodings: str = "",
+        equivariant: bool = True,
+        residual: bool = True,
+        scaled: bool = True,
+        step: float = 0.5,
+        dropout: float = 0.1,
+        length_scale: float = 1.0,
+        time_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_positive(hidden=hidden, layers=layers, blocks=blocks)
+        check_positive(length_scale=length_scale, time_scale=time_scale)
+        if unknown := set(encodings) - set("WXYZ"):
+            raise InputError(f"encodings: expected letters of 'WXYZ', found {sorted(unknown)}.")
+        if adjacency not in (None, *get_args(AdjacencyForm)):
+            raise InputError(
+                f"adjacency: expected None or one of {get_args(AdjacencyForm)}, "
+                f"found {adjacency!r}."
+            )
+        self.tied_to_nodes = adjacency in ("flattened", "nodes")
+        if self.tied_to_nodes and (nodes is None or nodes < 2):
+            raise InputError(
+                f"nodes: adjacency={adjacency!r} is tied to the number of nodes, at least 2; "
+                f"pass nodes=N (found {nodes})."
+            )
+        channels = edge_features + 1  # with the squared distance
+        self.blocks = nn.ModuleList(
+            Block(
+                EGNN(features, channels, hidden, layers, residual) if spatial else None,
+                ETAL(features, dims, equivariant, scaled, step) if temporal else None,
+                edge_attention(adjacency, nodes, channels, scaled) if adjacency else None,
+                encodings,
+                dropout,
+            )
+            for _ in range(blocks)
+        )
+        self.feed_forward = FeedForward(
+            features, channels, dims, equivariant, norm_over_all_edges=adjacency == "nodes"
+        )
+
+    @property
+    def symmetries(self) -> Symmetries:
+        c = self.config
+        # LN of a single coordinate is 0, so on a line the ablation's Linear only adds a constant.
+        only_shifts = c["dims"] == 1 and not c["temporal"]
+        # Edge attributes reach the forecast through the EGNN of a later block alone.
+        edges_matter = c["spatial"] and c["blocks"] > 1 and c["edge_features"] > 0
+        indexed_edges = self.tied_to_nodes or "Z" in c["encodings"]
+        return Symmetries(
+            translation=c["equivariant"] or only_shifts,
+            rotation=c["equivariant"] and not set("XY") & set(c["encodings"]),
+            permutation=not (indexed_edges and edges_matter),
+        )
+
+    def forecast(
+        self, graph: SpacetimeGraph, with_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        c = self.config
+        check_widths(graph, c["features"], c["edge_features"])
+        if not c["equivariant"]:
+            check_dims(graph, c["dims"])
+        if self.tied_to_nodes:
+            check_nodes(graph, c["nodes"])
+            check_complete(graph, f"adjacency={c['adjacency']!r}")
+        if "Z" in c["encodings"]:
+            check_complete(graph, "the encoding Z")
+        if c["adjacency"] == "edges" and graph.neighbours is not None:
+            check_static(graph, "adjacency='edges'")
+        frame = Frame.of(graph, c["length_scale"], c["time_scale"], self.symmetries.translation)
+        return run_blocks(graph, frame, self.blocks, self.feed_forward, c["causal"], with_attention)
+
+
+def run_blocks(
+    graph: SpacetimeGraph,
+    frame: Frame,
+    blocks: nn.ModuleList,
+    feed_forward: FeedForward,
+    causal: bool,
+    with_attention: bool,
+) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    """Algorithm 2: the blocks in turn, then the mean over time."""
+    state = frame.enter(graph)
+    neighbourhood = Neighbourhood.of(graph, frame.cell(graph))
+    window = Window.of(state.x, graph.frame_mask, causal)
+    maps = []
+    for block in blocks:
+        state, block_maps = block(state, feed_forward, neighbourhood, window, with_attention)
+        maps.append(block_maps)
+    x = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
+    v = mean_over_time(state.v, graph.frame_mask)
+    return frame.leave(graph, x, v), tuple(maps)

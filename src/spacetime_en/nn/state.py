@@ -1,0 +1,103 @@
+"""What flows from block to block, and the way in from a graph and out to a forecast."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spacetime_en.graph import Forecast, SpacetimeGraph, speeds
+
+
+class State(NamedTuple):
+    """The four quantities that a block maps to themselves.
+
+    Args:
+        h: features theta, (B, L, N, d).
+        x: positions xi, (B, L, N, n).
+        v: velocities omega, (B, L, N, n).
+        a: edge attributes, (B, L, N, K, e), e channels between blocks and e + 1, with the
+            squared distance, inside one.
+    """
+
+    h: Tensor
+    x: Tensor
+    v: Tensor
+    a: Tensor
+
+
+class Frame(NamedTuple):
+    """The units and the origin in which a model works.
+
+    Data in any unit reach the network at order one through `length` and `time`. A translation
+    equivariant model may also choose its origin; near the nodes, float32 keeps its digits when
+    the cloud is far away. The first observed frame is chosen, and not the whole window, so that
+    causal models stay exactly causal.
+
+    Args:
+        length, time: what counts as 1.
+        origin: (B, 1, 1, n), or None to leave positions where they are.
+    """
+
+    length: float
+    time: float
+    origin: Tensor | None
+
+    @classmethod
+    def of(cls, graph: SpacetimeGraph, length: float, time: float, centred: bool) -> "Frame":
+        """The frame for `graph`, its origin at the first frame's centroid if `centred`."""
+        if not centred:
+            return cls(length, time, None)
+        seen = graph.observed
+        if seen is None:
+            return cls(length, time, graph.x[:, :1].mean(2, keepdim=True))
+        # Of the first observed frame of each graph, the nodes that exist.
+        first = seen & (seen.any(2).cumsum(1) == 1)[..., None]  # (B, L, N)
+        weights = (first / first.sum((1, 2), keepdim=True)).unsqueeze(-1).to(graph.x.dtype)
+        x = graph.x.masked_fill(~first.unsqueeze(-1), 0.0)
+        return cls(length, time, (weights * x).sum((1, 2), keepdim=True))
+
+    def enter(self, graph: SpacetimeGraph) -> State:
+        """The state of `graph` in these units; 0 wherever nothing was observed."""
+        x, v, features = graph.unwrapped_x(), graph.v, graph.features
+        if self.origin is not None:
+            x = x - self.origin
+        seen = graph.observed
+        if seen is not None:
+            hidden = ~seen.unsqueeze(-1)
+            x, v = x.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+            features = None if features is None else features.masked_fill(hidden, 0.0)
+        x, v = x / self.length, v * (self.time / self.length)
+        # Speeds are features with a unit: they are taken after the change of units.
+        h = speeds(v) if features is None else features
+        return State(h, x, v, self._edges(graph))
+
+    def _edges(self, graph: SpacetimeGraph) -> Tensor:
+        """(B, L, N, K, e), 0 on the diagonal and on edges that do not exist."""
+        B, L, N, _ = graph.x.shape
+        mask = graph.edge_mask.unsqueeze(-1)
+        shape = (B, L, N, mask.shape[3], graph.edge_width)
+        if graph.edge_attr is None:
+            return graph.x.new_zeros(shape)
+        return graph.edge_attr.masked_fill(~mask, 0.0).expand(shape)
+
+    def cell(self, graph: SpacetimeGraph) -> Tensor | None:
+        """The periodic cell in these units, (B, n, n), or None."""
+        return None if graph.box is None else graph.box / self.length
+
+    def leave(self, graph: SpacetimeGraph, x: Tensor, v: Tensor) -> Forecast:
+        """Positions and velocities (B, N, n) back in the user's units, 0 for padded nodes."""
+        x, v = x * self.length, v * (self.length / self.time)
+        if self.origin is not None:
+            x = x + self.origin[:, 0]
+        if graph.node_mask is not None:
+            hidden = ~graph.node_mask.unsqueeze(-1)
+            x, v = x.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+        return Forecast(x, v)
+
+
+def mean_over_time(t: Tensor, frame_mask: Tensor | None) -> Tensor:
+    """The mean over the observed frames, (B, L, N, c) -> (B, N, c) (Alg. 2)."""
+    if frame_mask is None:
+        return t.mean(1)
+    weights = (frame_mask / frame_mask.sum(1, keepdim=True)).to(t.dtype)
+    return torch.einsum("bl,blnc->bnc", weights, t)

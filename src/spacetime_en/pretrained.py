@@ -1,0 +1,178 @@
+"""Saving and loading models: safetensors weights beside a readable config, and no pickle.
+
+A model is a folder with ``config.json`` and ``model.safetensors``, the layout of huggingface_hub,
+or the ``model.safetensors`` file alone, which carries the config in its header as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from spacetime_en.errors import InputError
+
+if TYPE_CHECKING:
+    from spacetime_en.nn.forecaster import Forecaster
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+
+
+class Pretrained:
+    """``save_pretrained``, ``from_pretrained`` and ``push_to_hub`` for every model."""
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str]) -> Path:
+        """Write the model to a folder, or to one file if the name ends in ``.safetensors``.
+
+        Files are written under a temporary name and renamed, so that an interruption never
+        leaves half a model.
+
+        Returns: the path written.
+        """
+        model = cast("Forecaster", self)
+        target = Path(save_directory)
+        config = json.dumps({"model": type(self).__name__, **model.config}, indent=2)
+        tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
+        metadata = {"format": "pt", "config": config}
+        if target.suffix == ".safetensors":
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _replace(target, lambda path: save_file(tensors, path, metadata))
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            _replace(target / WEIGHTS, lambda path: save_file(tensors, path, metadata))
+            _replace(target / CONFIG, lambda path: path.write_text(config + "\n"))
+        return target
+
+    @classmethod
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | os.PathLike[str], **settings: Any
+    ) -> Self:
+        """Load a model from a folder, a ``.safetensors`` file, or a Hub name ``owner/name``.
+
+        Called on ``Forecaster``, it loads a model of any class; called on a class, only of that.
+
+        Args:
+            pretrained_model_name_or_path: what to load.
+            settings: constructor arguments that replace saved ones, such as ``dropout``.
+        Returns: the model in eval mode.
+        """
+        config, weights = _find(pretrained_model_name_or_path)
+        name = config.pop("model", None)
+        known = {model.__name__: model for model in (cls, *_subclasses(cls))}
+        if name not in known:
+            raise InputError(
+                f"{weights}: holds a model of class {name!r}, expected "
+                f"{' or '.join(sorted(known)) if len(known) < 4 else 'one that is imported'}."
+            )
+        try:
+            model = known[name](**(config | settings))
+        except TypeError as error:
+            raise InputError(f"{weights}: its config does not fit class {name}: {error}.") from None
+        _load_weights(cast("Forecaster", model), weights)
+        return cast("Forecaster", model).eval()  # type: ignore[return-value]
+
+    def push_to_hub(self, repo_id: str) -> str:
+        """Upload the model to the Hugging Face Hub (the extra ``hub``).
+
+        Returns: the address of the commit.
+        """
+        hub = _hub()
+        hub.create_repo(repo_id, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return str(hub.upload_folder(repo_id=repo_id, folder_path=folder))
+
+
+def _subclasses(cls: type[Any]) -> list[type[Any]]:
+    return [s for child in cls.__subclasses__() for s in (child, *_subclasses(child))]
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Call `write` on a temporary name beside `path`, then rename it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _find(source: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """The config and the path of the weights."""
+    path = Path(source)
+    if not path.exists() and str(source).count("/") == 1 and path.suffix != ".safetensors":
+        path = Path(_hub().snapshot_download(str(source), allow_patterns=[CONFIG, WEIGHTS]))
+    if path.is_dir():
+        missing = [name for name in (CONFIG, WEIGHTS) if not (path / name).is_file()]
+        if missing:
+            raise InputError(f"{path}: expected {CONFIG} and {WEIGHTS}, {missing[0]} is missing.")
+        text, weights = (path / CONFIG).read_text(), path / WEIGHTS
+    elif path.is_file():
+        with _open_weights(path) as file:
+            text, weights = (file.metadata() or {}).get("config", ""), path
+        if not text:
+            raise InputError(f"{path}: its header has no config; load the folder it came from.")
+    else:
+        raise InputError(f"{path}: expected a model folder or file, found nothing there.")
+    try:
+        config = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: its config is not valid JSON ({error}).") from None
+    if not isinstance(config, dict):
+        raise InputError(f"{path}: expected a JSON object as config, found {type(config)}.")
+    return config, weights
+
+
+def _open_weights(path: Path) -> Any:
+    with path.open("rb") as file:
+        head = file.read(2)
+    if head in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        raise InputError(
+            f"{path}: is a pickle (a torch.save file), which can run any code when opened; "
+            "only safetensors files are read."
+        )
+    try:
+        return safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise InputError(
+            f"{path}: is not a whole safetensors file ({error}); it may be truncated: "
+            "copy or save it again."
+        ) from None
+
+
+def _load_weights(model: Forecaster, path: Path) -> None:
+    with _open_weights(path) as file:
+        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    wanted = model.state_dict()
+    for name, tensor in wanted.items():
+        if name not in found or found[name].shape != tensor.shape:
+            have = f"shape {tuple(found[name].shape)}" if name in found else "nothing"
+            raise InputError(
+                f"{path}: holds the weights of another model: for {name!r} expected shape "
+                f"{tuple(tensor.shape)}, found {have}."
+            )
+    if extra := sorted(set(found) - set(wanted)):
+        raise InputError(f"{path}: holds the weights of another model: {extra[0]!r} has no place.")
+    # Take the saved precision too, then copy the values in.
+    dtypes = {tensor.dtype for tensor in found.values()}
+    if dtypes and dtypes != {torch.get_default_dtype()}:
+        model.to(dtypes.pop())
+    model.load_state_dict(found)
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise ImportError(
+            "the Hugging Face Hub needs an extra: pip install 'spacetime-en[hub]'."
+        ) from None
+    return huggingface_hub
