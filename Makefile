@@ -1,0 +1,35 @@
+# `make demo` and `make test` need nothing but Python 3.11 or newer: they build .venv themselves.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: demo test test-all lint docs clean
+
+demo: $(INSTALLED)
+	$(BIN)/spacetime demo
+
+test: lint
+	$(BIN)/pytest -m "not slow"
+
+test-all: lint docs
+	$(BIN)/pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(INSTALLED)
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+	@echo "docs/_build/index.html"
+
+$(INSTALLED): pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+clean:
+	rm -rf .venv docs/_build

@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+from spacetime_en import LSTM, PRESETS, SET, InputError, SpacetimeGraph, build_model
+from tests.helpers import particles
+
+# Tables 1-5 of the paper.
+COUNTS = {
+    "set": {5: 796_058, 20: 796_058, 30: 796_058},
+    "set-nonequivariant": {5: 796_244, 20: 796_244, 30: 796_244},
+    "set-adjacency": {5: 810_458},
+    "set-no-temporal": {5: 796_049, 20: 796_049, 30: 796_049},
+    "lstm": {5: 826_313, 20: 1_269_833, 30: 1_859_513},
+    "egnn": {5: 100_612, 20: 100_612, 30: 100_612},
+    "mlp": {5: 67_718, 20: 67_718, 30: 67_718},
+    "linear": {5: 3, 20: 3, 30: 3},
+    "last-frame": {5: 0, 20: 0, 30: 0},
+    "straight-line": {5: 0, 20: 0, 30: 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("preset", "nodes", "count"), [(p, n, c) for p, row in COUNTS.items() for n, c in row.items()]
+)
+def test_parameter_counts_are_the_papers(preset, nodes, count):
+    model = build_model(preset, nodes=nodes)
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_every_preset_forecasts_any_graph_it_is_built_like(preset, n):
+    g = torch.Generator().manual_seed(0)
+    x, v = torch.randn(2, 2, 6, 4, n, generator=g)
+    graph = SpacetimeGraph(
+        x, v, features=torch.rand(2, 4, 5), edge_attr=torch.rand(2, 4, 4, 3), horizon=3.0
+    )
+    forecast = build_model(preset, like=graph)(graph)
+    assert forecast.x.shape == forecast.v.shape == (2, 4, n)
+    assert forecast.x.isfinite().all()
+
+
+def test_settings_replace_the_presets_own():
+    model = build_model("set", hidden=32, dropout=0.0, nodes=5)
+    assert isinstance(model, SET)
+    assert model.config["hidden"] == 32
+    assert model.config["nodes"] is None  # ignored: SET is not tied to N
+
+
+def test_an_unknown_preset_names_the_nearest():
+    with pytest.raises(InputError, match=r"there is no 'set-adjacent'; did you mean 'set-adj"):
+        build_model("set-adjacent")
+    with pytest.raises(InputError, match="there is no 'qqq'; expected one of set, set-none"):
+        build_model("qqq")
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match=r"width: not a setting of preset 'egnn', .*hidden"):
+        build_model("egnn", width=3)
+    with pytest.raises(InputError, match=r"hidden: not a setting .*: none"):
+        build_model("last-frame", hidden=3)
+
+
+@pytest.mark.parametrize("preset", ["lstm", "set-adjacency"])
+def test_presets_tied_to_n_ask_for_it(preset):
+    with pytest.raises(InputError, match=f"nodes: preset '{preset}' is tied .* pass nodes=N"):
+        build_model(preset)
+
+
+def test_like_takes_n_from_the_graph():
+    model = build_model("lstm", like=particles(N=7))
+    assert isinstance(model, LSTM)
+    assert model.config["nodes"] == 7

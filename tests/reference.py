@@ -1,0 +1,142 @@
+"""The paper's equations, written as loops over their indices: slow, plain, and independent.
+
+Every function takes one graph (no batch axis), a complete one, without masks.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from spacetime_en import SET
+from spacetime_en.nn.egcl import EGCL, EGNN
+
+
+def egcl(layer: EGCL, h: Tensor, x: Tensor, v: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Eq. 2 on one frame: h (N, w), x and v (N, n), a (N, N, e)."""
+    N = len(h)
+    new_h, new_x, new_v = [], [], []
+    for i in range(N):
+        m_i = torch.zeros_like(h[i])
+        pull = torch.zeros_like(x[i])
+        for j in range(N):
+            if j == i:
+                continue
+            d = x[i] - x[j]
+            m_ij = layer.phi_e(torch.cat([h[i], h[j], (d * d).sum()[None], a[i, j]]))
+            pull = pull + d * layer.phi_x(m_ij)
+            m_i = m_i + m_ij
+        C = 1 / max(N - 1, 1)
+        v_i = layer.phi_v(h[i]) * v[i] + C * pull
+        h_i = layer.phi_h(torch.cat([h[i], m_i]))
+        new_h.append(h[i] + h_i if layer.residual else h_i)
+        new_x.append(x[i] + v_i)
+        new_v.append(v_i)
+    return torch.stack(new_h), torch.stack(new_x), torch.stack(new_v)
+
+
+def egnn(net: EGNN, h: Tensor, x: Tensor, v: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Eq. 4 on one frame."""
+    h = torch.stack([net.embed(h_i) for h_i in h])
+    for layer in net.layers:
+        h, x, v = egcl(layer, h, x, v, a)
+    return torch.stack([net.readout(h_i) for h_i in h]), x, v
+
+
+def softmax(logits: list[Tensor]) -> list[Tensor]:
+    largest = max(logits)
+    terms = [(logit - largest).exp() for logit in logits]
+    return [term / sum(terms) for term in terms]
+
+
+def seen_frames(L: int, t: int, causal: bool) -> list[int]:
+    return [s for s in range(L) if s <= t or not causal]
+
+
+def qkv_attention(
+    q: Tensor, k: Tensor, v: Tensor, series: Tensor, scaled: bool = True, causal: bool = False
+) -> Tensor:
+    """Eqs. 5-6 for one series (L, c), matrices (c, c)."""
+    L, c = series.shape
+    scale = 1 / math.sqrt(c) if scaled else 1.0
+    out = []
+    for t in range(L):
+        frames = seen_frames(L, t, causal)
+        alpha = softmax([scale * (q @ series[t]) @ (k @ series[s]) for s in frames])
+        out.append(sum(w * (v @ series[s]) for w, s in zip(alpha, frames, strict=True)))
+    return torch.stack(out)
+
+
+def position_attention(x: Tensor, step: float, scaled: bool = True, causal: bool = False) -> Tensor:
+    """Eqs. 7-8 for one node, (L, n)."""
+    L, n = x.shape
+    scale = 1 / math.sqrt(n) if scaled else 1.0
+    out = []
+    for t in range(L):
+        frames = seen_frames(L, t, causal)
+        beta = softmax([scale * (x[t] - x[s]).square().sum() for s in frames])
+        moved = x[t].clone()
+        for w, s in zip(beta, frames, strict=True):
+            if s != t:
+                moved = moved + step * w * (x[s] - x[t])
+        out.append(moved)
+    return torch.stack(out)
+
+
+def velocity_attention(v: Tensor, scaled: bool = True, causal: bool = False) -> Tensor:
+    """Eqs. 9-10 for one node, (L, n), with the exp that the numerator of gamma lacks."""
+    L, n = v.shape
+    scale = 1 / math.sqrt(n) if scaled else 1.0
+    out = []
+    for t in range(L):
+        frames = seen_frames(L, t, causal)
+        gamma = softmax([scale * v[t] @ v[s] for s in frames])
+        out.append(sum(w * v[s] for w, s in zip(gamma, frames, strict=True)))
+    return torch.stack(out)
+
+
+def layer_norm(vector: Tensor) -> Tensor:
+    mu = sum(vector) / len(vector)
+    var = sum((c - mu) ** 2 for c in vector) / len(vector)
+    return torch.stack([(c - mu) / torch.sqrt(var + 1e-5) for c in vector])
+
+
+def set_forecast(model: SET, h: Tensor, x: Tensor, v: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
+    """Algorithms 1 and 2 in eval mode: h (L, N, d), x and v (L, N, n), A (N, N, e)."""
+    L, N, _ = h.shape
+    c = model.config
+    options = {"scaled": c["scaled"], "causal": c["causal"]}
+    A = torch.stack([A] * L)
+    for block in model.blocks:
+        a = torch.stack([edges(A[t], x[t]) for t in range(L)])  # (L, N, N, e + 1)
+        frames = [egnn(block.egnn, h[t], x[t], v[t], a[t]) for t in range(L)]
+        h, x, v = (torch.stack(parts) for parts in zip(*frames, strict=True))
+
+        etal = block.temporal
+        new_h, new_x, new_v = h.clone(), x.clone(), v.clone()
+        for i in range(N):
+            attention = etal.features
+            weights = (attention.q.weight, attention.k.weight, attention.v.weight)
+            new_h[:, i] = qkv_attention(*weights, h[:, i], **options)
+            new_x[:, i] = position_attention(x[:, i], c["step"], **options)
+            new_v[:, i] = velocity_attention(v[:, i], **options)
+        h, x, v = new_h, new_x, new_v
+
+        f = model.feed_forward
+        new_h, new_A = h.clone(), A.clone()
+        for t in range(L):
+            for i in range(N):
+                new_h[t, i] = f.f_theta(layer_norm(h[t, i])) + h[t, i]
+                for j in range(N):
+                    new_A[t, i, j] = (f.f_a(layer_norm(a[t, i, j])) + a[t, i, j])[:-1]
+        h, A = new_h, new_A
+    return sum(x) / L, sum(v) / L
+
+
+def edges(A: Tensor, x: Tensor) -> Tensor:
+    """E of Algorithm 1: (A_ij, |x_i - x_j|^2), (N, N, e + 1)."""
+    N = len(x)
+    rows = [
+        torch.cat([A[i, j], (x[i] - x[j]).square().sum()[None]]) for i in range(N) for j in range(N)
+    ]
+    return torch.stack(rows).view(N, N, -1)

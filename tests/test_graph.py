@@ -1,0 +1,250 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils import _pytree as pytree
+
+from spacetime_en import Forecast, InputError, SpacetimeGraph, geometry
+from tests.helpers import masked, particles, random_neighbours
+
+X = torch.randn(2, 4, 3, 3, generator=torch.Generator().manual_seed(0))
+V = torch.ones_like(X)
+
+
+def with_nan(index: tuple[int, ...]) -> torch.Tensor:
+    x = X.clone()
+    x[index] = torch.nan
+    return x
+
+
+BAD = {
+    "x without a batch axis": (dict(x=X[0], v=V[0]), r"x: expected .*\(B, L, N, n\).*\(4, 3, 3\)"),
+    "x empty": (dict(x=X[:, :, :0], v=V[:, :, :0]), r"x: expected a non-empty shape"),
+    "x of whole numbers": (dict(x=X.long(), v=V), r"x: expected a floating-point dtype"),
+    "v of another shape": (dict(x=X, v=V[..., :2]), r"v: expected shape .*found \(2, 4, 3, 2\)"),
+    "NaN position": (dict(x=with_nan((1, 2, 0, 1)), v=V), r"x: 1 .*graph 1, frame 2, node 0"),
+    "infinite velocity": (dict(x=X, v=V / 0), r"v: 24 node\(s\) hold NaN or infinite"),
+    "mixed N": (dict(x=[X[0], X[0][:, :2]], v=[V[0], V[0][:, :2]]), r"x: .*collate.*masks"),
+    "mixed N, arrays": (dict(x=[np.ones((4, 3, 3)), np.ones((4, 2, 3))], v=V), r"x: .*collate"),
+    "features of another N": (
+        dict(x=X, v=V, features=torch.ones(2, 4, 5, 1)),
+        r"features: expected shape .*found \(2, 4, 5, 1\)",
+    ),
+    "edge_attr of another N": (
+        dict(x=X, v=V, edge_attr=torch.ones(2, 3, 4, 1)),
+        r"edge_attr: expected shape \(2, 3, 3, any\).*found \(2, 3, 4, 1\)",
+    ),
+    "NaN edge": (
+        dict(x=X, v=V, edge_attr=torch.full((2, 3, 3, 1), torch.nan)),
+        r"edge_attr: .*graph 0, node 0, neighbour 1",
+    ),
+    "neighbour out of range": (
+        dict(x=X, v=V, neighbours=torch.tensor([[1], [2], [3]])),
+        r"neighbours: found node 3, expected 0 to 2",
+    ),
+    "neighbour below -1": (
+        dict(x=X, v=V, neighbours=torch.tensor([[1], [2], [-2]])),
+        r"neighbours: found node -2",
+    ),
+    "neighbours of another N": (
+        dict(x=X, v=V, neighbours=torch.tensor([[1], [0]])),
+        r"neighbours: expected shape \(N, K\).*found \(2, 1\)",
+    ),
+    "neighbours that are no indices": (
+        dict(x=X, v=V, neighbours=torch.ones(3, 1)),
+        r"neighbours: expected whole numbers",
+    ),
+    "node_mask of another type": (
+        dict(x=X, v=V, node_mask=torch.ones(2, 3)),
+        r"node_mask: expected a boolean tensor of shape \(2, 3\), found torch.float32",
+    ),
+    "frame_mask of another shape": (
+        dict(x=X, v=V, frame_mask=torch.ones(2, 3, dtype=torch.bool)),
+        r"frame_mask: expected a boolean tensor of shape \(2, 4\).*\(2, 3\)",
+    ),
+    "graph without frames": (
+        dict(x=X, v=V, frame_mask=torch.tensor([[True] * 4, [False] * 4])),
+        r"frame_mask: graph 1 of the batch has no True entry",
+    ),
+    "flat box": (dict(x=X, v=V, box=[1.0, 0.0, 2.0]), r"box: .*volume zero"),
+    "box of another n": (dict(x=X, v=V, box=[1.0, 2.0]), r"box: expected shape \(3,\)"),
+    "times backwards": (dict(x=X, v=V, times=[0.0, 2.0, 1.0, 3.0]), r"times: .*increasing"),
+    "infinite horizon": (dict(x=X, v=V, horizon=float("inf")), r"horizon: expected finite"),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_told_in_one_sentence(fields, message):
+    with pytest.raises(InputError, match=message) as error:
+        SpacetimeGraph(**fields)
+    assert "\n" not in str(error.value)
+
+
+def test_charges_of_another_shape_are_refused():
+    with pytest.raises(InputError, match=r"charge: expected shape \(B, N\) = \(2, 3\)"):
+        SpacetimeGraph.from_particles(X, V, torch.ones(2, 3, 1))
+
+
+def test_values_behind_a_mask_may_be_anything():
+    graph = masked()
+    assert graph.x.isnan().any()
+
+
+def test_defaults_and_canonical_shapes():
+    graph = SpacetimeGraph(X, V, box=[1.0, 2.0, 3.0], neighbours=[[1], [2], [0]])
+    assert graph.times.tolist() == [[0, 1, 2, 3]] * 2
+    assert graph.horizon.tolist() == [1, 1]
+    assert graph.neighbours.shape == (2, 1, 3, 1)
+    assert graph.box.shape == (2, 3, 3)
+    assert graph.observed is None
+    torch.testing.assert_close(graph.h, V.norm(dim=-1, keepdim=True))
+
+
+def test_constant_features_hold_for_every_frame():
+    mass = torch.rand(2, 3, 2)
+    graph = SpacetimeGraph(X, V, features=mass)
+    assert graph.h.shape == (2, 4, 3, 2)
+    assert (graph.h == mass[:, None]).all()
+
+
+def test_numpy_and_lists_are_taken_and_cast_to_the_dtype_of_x():
+    graph = SpacetimeGraph(X.numpy().astype(np.float64), V.tolist(), horizon=2, times=range(4))
+    assert {graph.x.dtype, graph.v.dtype, graph.times.dtype} == {torch.float64}
+
+
+def test_from_particles_gives_speeds_and_products_of_charges():
+    charge = torch.tensor([[1, -1, 1], [-1, -1, 1]])
+    graph = SpacetimeGraph.from_particles(X, V, charge)
+    assert graph.h.shape == (2, 4, 3, 1)
+    assert graph.edge_attr.shape == (2, 1, 3, 3, 1)
+    assert graph.edge_attr[0, 0, 0, 1] == -1
+    assert graph.edge_attr[1, 0, 0, 1] == 1
+
+
+def test_from_particles_with_neighbours_multiplies_the_charges_along_the_list():
+    charge = torch.tensor([[1.0, -2.0, 3.0], [1.0, 1.0, -1.0]])
+    graph = SpacetimeGraph.from_particles(X, V, charge, neighbours=[[1, 2], [0, -1], [1, 0]])
+    assert graph.edge_attr[0, 0, :, :, 0].tolist()[0] == [-2, 3]
+    assert graph.edge_attr[0, 0, 2, :, 0].tolist() == [-6, 3]
+
+
+def test_velocities_are_differences_of_observed_frames():
+    times = torch.tensor([0.0, 1.0, 3.0, 4.0])
+    v = torch.tensor([2.0, -1.0, 0.5])
+    x = X[:, :1] + times[:, None, None] * v
+    graph = SpacetimeGraph.from_positions(x, times=times)
+    torch.testing.assert_close(graph.v, v.expand_as(x))
+
+
+def test_velocities_skip_missing_frames():
+    x = torch.arange(5.0)[None, :, None, None] ** 2  # 0, 1, 4, 9, 16
+    mask = torch.tensor([[False, True, False, True, True]])
+    x = x.masked_fill(~mask[..., None, None], torch.nan)
+    graph = SpacetimeGraph.from_positions(x, frame_mask=mask)
+    assert graph.v.flatten().tolist() == [0, 4, 0, 4, 7]  # (9 - 1)/2 at 1 and 3, then 16 - 9
+
+
+def test_velocities_in_a_box_take_the_short_way():
+    x = torch.tensor([0.8, 0.9, 0.0, 0.1])[None, :, None, None]
+    graph = SpacetimeGraph.from_positions(x, box=[1.0])
+    torch.testing.assert_close(graph.v, torch.full_like(x, 0.1))
+    torch.testing.assert_close(graph.unwrapped_x().flatten(), torch.tensor([0.8, 0.9, 1.0, 1.1]))
+
+
+def test_velocities_need_two_observed_frames():
+    with pytest.raises(InputError, match="at least two observed frames"):
+        SpacetimeGraph.from_positions(X[:, :1])
+
+
+def test_unwrapping_bridges_missing_frames():
+    x = torch.tensor([torch.nan, 0.8, torch.nan, 0.1])[None, :, None, None]
+    mask = torch.tensor([[False, True, False, True]])
+    graph = SpacetimeGraph(x, torch.zeros_like(x), frame_mask=mask, box=[1.0])
+    torch.testing.assert_close(graph.unwrapped_x()[mask].flatten(), torch.tensor([0.8, 1.1]))
+
+
+def test_last_frame_is_the_last_observed():
+    mask = torch.tensor([[True, True, True, False], [False, True, False, True]])
+    assert SpacetimeGraph(X, V, frame_mask=mask).last_frame.tolist() == [2, 3]
+    assert SpacetimeGraph(X, V).last_frame.tolist() == [3, 3]
+
+
+def test_edge_mask_leaves_out_self_missing_and_unused():
+    graph = SpacetimeGraph(
+        X,
+        V,
+        neighbours=[[0, 1], [2, -1], [0, 1]],
+        node_mask=torch.tensor([[True, True, True], [True, True, False]]),
+    )
+    assert graph.edge_mask[0, 0].tolist() == [[False, True], [True, False], [True, True]]
+    assert graph.edge_mask[1, 0].tolist() == [[False, True], [False, False], [False, False]]
+
+
+@given(st.integers(0, 1000))
+def test_group_actions_compose_and_leave_distances(seed):
+    g = torch.Generator().manual_seed(seed)
+    graph = particles(n=3)
+    q, r = geometry.random_orthogonal(3, g), geometry.random_orthogonal(3, g)
+    b = geometry.random_translation(3, 10.0, g)
+    p = geometry.random_permutation(4, g)
+    torch.testing.assert_close(graph.rotate(q).rotate(r).x, graph.rotate(r @ q).x)
+    distances = geometry.pairwise_distances(graph.x)
+    moved = graph.rotate(q).translate(b)
+    torch.testing.assert_close(geometry.pairwise_distances(moved.x), distances)
+    torch.testing.assert_close(graph.permute(p).permute(p.argsort()).x, graph.x)
+
+
+def test_permutation_relabels_edges_and_neighbours():
+    neighbours = random_neighbours(4, 2)
+    graph = particles(neighbours=neighbours)
+    p = torch.tensor([2, 0, 3, 1])
+    moved = graph.permute(p)
+    for new in range(4):
+        for k in range(2):
+            old = int(graph.neighbours[0, 0, p[new], k])
+            now = int(moved.neighbours[0, 0, new, k])
+            assert (now == -1) if old == -1 else (int(p[now]) == old)
+    dense = particles()
+    assert dense.permute(p).edge_attr[0, 0, 1, 3] == dense.edge_attr[0, 0, 0, 1]
+
+
+def test_rotation_turns_the_box():
+    graph = particles(n=2, box=[3.0, 4.0])
+    q = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(graph.rotate(q).box[0], torch.tensor([[0.0, 3], [-4, 0]]).double())
+
+
+@pytest.mark.parametrize(
+    "graph", [particles(), masked(), particles(neighbours=[[1], [2], [3], [0]])]
+)
+def test_pickle_and_pytree_round_trips(graph):
+    leaves, spec = pytree.tree_flatten(graph)
+    for copy in (pickle.loads(pickle.dumps(graph)), pytree.tree_unflatten(leaves, spec)):
+        assert copy._fields().keys() == graph._fields().keys()
+        for name, value in copy._fields().items():
+            torch.testing.assert_close(value, getattr(graph, name), equal_nan=True)
+
+
+def test_to_casts_reals_and_keeps_masks_and_indices():
+    graph = particles(neighbours=random_neighbours(4, 2)).to(dtype=torch.float32)
+    assert graph.x.dtype == graph.horizon.dtype == torch.float32
+    assert graph.neighbours.dtype == torch.int64
+    assert masked().to("cpu", torch.float32).node_mask.dtype == torch.bool
+    assert particles().to(torch.float32).x.dtype == torch.float32
+
+
+def test_indexing_picks_graphs():
+    graph = particles(B=3)
+    assert len(graph) == 3
+    assert len(graph[1]) == 1
+    torch.testing.assert_close(graph[[2, 0]].x, graph.x[[2, 0]])
+    torch.testing.assert_close(graph[1:].horizon, graph.horizon[1:])
+
+
+def test_repr_shows_shapes():
+    assert repr(Forecast(torch.ones(2, 3, 1), torch.ones(2, 3, 1))) == (
+        "Forecast(x=(2, 3, 1), v=(2, 3, 1))"
+    )

@@ -1,0 +1,165 @@
+import json
+import sys
+
+import pytest
+import torch
+
+from spacetime_en import PRESETS, SET, Forecaster, InputError, LastFrame, Symmetries, build_model
+from tests.helpers import SMALL, particles
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return SET(encodings="W", dropout=0.2, **SMALL).eval()
+
+
+@pytest.mark.parametrize("name", ["folder", "file.safetensors"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_comes_back_with_the_same_forecast(preset, name, tmp_path):
+    graph = particles(N=5, dtype=torch.float32)
+    model = build_model(preset, nodes=5).eval()
+    path = model.save_pretrained(tmp_path / name)
+    loaded = Forecaster.from_pretrained(path)
+    assert type(loaded) is type(model)
+    assert loaded.config == model.config
+    assert not loaded.training
+    assert torch.equal(loaded(graph).x, model(graph).x)
+    assert torch.equal(loaded(graph).v, model(graph).v)
+
+
+def test_the_folder_follows_the_hubs_layout(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["model"] == "SET"
+    assert config["encodings"] == "W"
+
+
+def test_precision_is_kept(model, tmp_path):
+    model.double().save_pretrained(tmp_path)
+    assert next(SET.from_pretrained(tmp_path).parameters()).dtype == torch.float64
+
+
+def test_settings_can_be_replaced_on_loading(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    assert SET.from_pretrained(tmp_path, dropout=0.0).config["dropout"] == 0.0
+
+
+def test_a_users_own_model_is_saved_and_loaded(tmp_path):
+    class Damped(LastFrame):
+        def __init__(self, factor: float = 0.5) -> None:
+            super().__init__()
+            self.factor = factor
+
+        @property
+        def symmetries(self) -> Symmetries:
+            return Symmetries(True, True, True)
+
+    Damped(0.25).save_pretrained(tmp_path)
+    loaded = Forecaster.from_pretrained(tmp_path)
+    assert isinstance(loaded, Damped)
+    assert loaded.factor == 0.25
+
+
+def spoil(path, how):
+    weights = path / "model.safetensors"
+    if how == "truncated":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif how == "empty":
+        weights.write_bytes(b"")
+    elif how == "a pickle":
+        torch.save({"a": torch.ones(1)}, weights)
+    elif how == "an old pickle":
+        torch.save({"a": torch.ones(1)}, weights, _use_new_zipfile_serialization=False)
+    elif how == "of other sizes":
+        SET(**(SMALL | {"hidden": 8})).save_pretrained(weights)
+    elif how == "of another class":
+        build_model("mlp").save_pretrained(path)
+    elif how == "with more layers":
+        SET(**(SMALL | {"blocks": 3})).save_pretrained(weights)
+    elif how == "without config":
+        (path / "config.json").unlink()
+    elif how == "with a broken config":
+        (path / "config.json").write_text("{")
+    elif how == "with an unknown setting":
+        (path / "config.json").write_text('{"model": "SET", "widht": 3}')
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("truncated", "is not a whole safetensors file .* may be truncated"),
+        ("empty", "is not a whole safetensors file"),
+        ("a pickle", "is a pickle .* only safetensors files are read"),
+        ("an old pickle", "is a pickle"),
+        ("of other sizes", r"another model: for .* expected shape \(.*\), found shape"),
+        ("of another class", "holds a model of class 'MLP', expected SET"),
+        ("with more layers", "another model: 'blocks.2.* has no place"),
+        ("without config", "config.json is missing"),
+        ("with a broken config", "not valid JSON"),
+        ("with an unknown setting", "config does not fit class SET: .*widht"),
+    ],
+)
+def test_bad_files_are_told_in_one_sentence(model, tmp_path, how, message):
+    model.save_pretrained(tmp_path)
+    spoil(tmp_path, how)
+    with pytest.raises(InputError, match=message) as error:
+        SET.from_pretrained(tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_path_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(InputError, match="nowhere: expected a model folder or file"):
+        SET.from_pretrained(tmp_path / "nowhere")
+
+
+def test_a_failed_save_keeps_the_old_model(model, tmp_path, monkeypatch):
+    model.save_pretrained(tmp_path)
+    before = (tmp_path / "model.safetensors").read_bytes()
+
+    def full(*args, **kwargs):
+        args[1].write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spacetime_en.pretrained.save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        SET(**SMALL).save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_hub_name_is_downloaded(model, tmp_path, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    model.save_pretrained(tmp_path)
+    asked = []
+
+    def download(name, allow_patterns):
+        asked.append((name, allow_patterns))
+        return str(tmp_path)
+
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    loaded = SET.from_pretrained("someone/some-set")
+    assert asked == [("someone/some-set", ["config.json", "model.safetensors"])]
+    assert loaded.config == model.config
+
+
+def test_a_model_is_pushed_to_the_hub(model, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    uploaded = []
+    monkeypatch.setattr(hub, "create_repo", lambda name, exist_ok: None)
+
+    def upload(repo_id, folder_path):
+        uploaded.append(SET.from_pretrained(folder_path).config)
+        return "address"
+
+    monkeypatch.setattr(hub, "upload_folder", upload)
+    assert model.push_to_hub("someone/some-set") == "address"
+    assert uploaded == [model.config]
+
+
+def test_without_the_extra_the_hub_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ImportError, match=r"pip install 'spacetime-en\[hub\]'"):
+        SET.from_pretrained("someone/some-set")

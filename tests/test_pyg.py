@@ -1,0 +1,123 @@
+import sys
+
+import pytest
+import torch
+
+from spacetime_en import InputError, SpacetimeGraph, build_model, collate
+from spacetime_en.pyg import neighbours_from_edge_index
+from tests.helpers import masked, particles, random_neighbours
+
+pyg = pytest.importorskip("torch_geometric.data")
+
+
+def test_a_data_object_becomes_a_graph():
+    data = pyg.Data(
+        pos=torch.randn(4, 6, 3),
+        vel=torch.randn(4, 6, 3),
+        x=torch.rand(4, 2),
+        edge_index=torch.tensor([[0, 2, 3], [1, 1, 0]]),
+        edge_attr=torch.tensor([[10.0], [20.0], [30.0]]),
+        time=torch.arange(6.0) / 2,
+        horizon=torch.tensor([3.0]),
+    )
+    graph = SpacetimeGraph.from_pyg(data)
+    assert graph.x.shape == (1, 6, 4, 3)
+    torch.testing.assert_close(graph.x[0, 2, 3], data.pos[3, 2])
+    torch.testing.assert_close(graph.features[0, 5, 1], data.x[1])
+    assert graph.neighbours[0, 0].tolist() == [[3, -1], [0, 2], [-1, -1], [-1, -1]]
+    assert graph.edge_attr[0, 0, 1, :, 0].tolist() == [10, 20]
+    assert graph.horizon.tolist() == [3]
+
+
+def test_messages_flow_from_source_to_target():
+    """Only node 1 has an incoming edge, so only its forecast depends on the other."""
+    x = torch.randn(1, 2, 2, 3)
+    edges = torch.tensor([[0], [1]])
+    data = pyg.Data(pos=x[0].transpose(0, 1), vel=torch.ones(2, 2, 3), edge_index=edges)
+    graph = SpacetimeGraph.from_pyg(data)
+    model = build_model("egnn", like=graph)
+    moved = graph._replace(x=graph.x + torch.tensor([[1.0], [0.0]]))  # node 0 moves
+    assert not torch.equal(model(moved).v[0, 1], model(graph).v[0, 1])
+    moved = graph._replace(x=graph.x + torch.tensor([[0.0], [1.0]]))  # node 1 moves
+    assert torch.equal(model(moved).v[0, 0], model(graph).v[0, 0])
+
+
+def test_positions_alone_make_a_complete_graph_with_velocities_by_differences():
+    data = pyg.Data(pos=torch.arange(8.0).view(2, 4, 1) ** 2)
+    graph = SpacetimeGraph.from_pyg(data)
+    assert graph.neighbours is None
+    assert graph.v[0, :, 0, 0].tolist() == [1, 1, 3, 5]
+
+
+def test_a_batch_and_a_list_are_padded_together():
+    items = [pyg.Data(pos=torch.randn(n, 3, 2), vel=torch.randn(n, 3, 2)) for n in (2, 4)]
+    for data in (items, pyg.Batch.from_data_list(items)):
+        graph = SpacetimeGraph.from_pyg(data)
+        assert graph.x.shape == (2, 3, 4, 2)
+        assert graph.node_mask.sum(1).tolist() == [2, 4]
+
+
+GRAPHS = {
+    "complete": particles(),
+    "neighbours": particles(neighbours=random_neighbours(4, 2)),
+    "features": particles(features=torch.rand(3, 4, 2)),
+    "box": particles(box=[4.0, 5.0, 6.0]),
+    "masked": masked(),
+}
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
+def test_there_and_back_gives_the_same_forecast(graph):
+    items = graph.to_pyg()
+    assert [len(data.pos) for data in items] == ([4] * 3 if graph.node_mask is None else [5, 4, 3])
+    back = SpacetimeGraph.from_pyg(items)
+    torch.manual_seed(0)
+    model = build_model("set", like=graph, hidden=8).double().eval()
+    forecast, again = model(graph), model(back)
+    seen = torch.ones(forecast.x.shape[:2]) > 0 if graph.node_mask is None else graph.node_mask
+    torch.testing.assert_close(again.x[seen], forecast.x[seen])
+    torch.testing.assert_close(again.v[seen], forecast.v[seen])
+
+
+def test_what_changes_over_time_cannot_become_data():
+    with pytest.raises(InputError, match="neighbours: changes from frame to frame"):
+        particles(neighbours=random_neighbours(4, 2, 3, 4)).to_pyg()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (pyg.Data(x=torch.ones(3, 1)), r"pos: expected shape \(N, L, n\) or \(N, n\), found None"),
+        (
+            pyg.Data(
+                pos=torch.ones(3, 2), vel=torch.ones(3, 2), edge_index=torch.tensor([[0], [3]])
+            ),
+            r"edge_index: found node 3, expected 0 to 2",
+        ),
+        (pyg.Data(pos=torch.ones(3, 2)), "at least two observed frames"),
+    ],
+)
+def test_bad_data_is_told_in_one_sentence(data, message):
+    with pytest.raises(InputError, match=message):
+        SpacetimeGraph.from_pyg(data)
+
+
+def test_edge_lists_of_a_wrong_shape_are_refused():
+    with pytest.raises(InputError, match=r"edge_index: expected shape \(2, E\)"):
+        neighbours_from_edge_index(torch.ones(3, 2).long(), 4)
+    with pytest.raises(InputError, match=r"edge_attr: expected shape \(E, e\) with E=1"):
+        neighbours_from_edge_index(torch.tensor([[0], [1]]), 2, torch.ones(2, 1))
+
+
+def test_a_graph_without_edges_sends_no_messages():
+    neighbours, _ = neighbours_from_edge_index(torch.zeros(2, 0).long(), 3)
+    assert neighbours.shape == (3, 0)
+    graph = particles(N=3, neighbours=neighbours)
+    assert build_model("egnn").double()(graph).x.isfinite().all()
+    assert len(collate([graph, graph])) == 6
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
+    with pytest.raises(ImportError, match=r"pip install 'spacetime-en\[pyg\]'"):
+        particles().to_pyg()
