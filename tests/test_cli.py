@@ -41,6 +41,17 @@ def test_demo_draws_a_picture(monkeypatch, capsys, tmp_path):
     assert (tmp_path / "equivariance.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_version(monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "--version").startswith("0.")
+
+
+def test_a_place_that_cannot_be_written_ends_in_one_line(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(sys, "argv", ["spacetime", "demo", "--out", str(tmp_path / "file" / "x")])
+    with pytest.raises(SystemExit, match=r"error: .*file"):
+        main()
+
+
 def test_bad_input_ends_in_one_line(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["spacetime", "models", "--nodes", "1"])
     with pytest.raises(SystemExit) as stop:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from spacetime_en import InputError, SpacetimeGraph, build_model, collate
+from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model, collate
 from spacetime_en.testing import assert_padding_invariant
 from tests.helpers import SMALL, liven, masked, particles, random_neighbours
 
@@ -51,6 +51,15 @@ def test_graphs_that_do_not_fit_together_are_refused(other, message):
         collate([particles(), other])
 
 
+def test_pairs_of_graph_and_target_are_padded_together():
+    one, two = particles(B=1, N=2), particles(B=2, N=4)
+    targets = [Forecast(g.x[:, -1], g.v[:, -1]) for g in (one, two)]
+    batch, target = collate([(one, targets[0]), (two, targets[1])])
+    assert target.x.shape == (3, 4, 3)
+    torch.testing.assert_close(target.v[0, :2], targets[0].v[0])
+    assert (target.x[~batch.node_mask] == 0).all()
+
+
 def test_an_empty_list_is_refused():
     with pytest.raises(InputError, match="at least one graph"):
         collate([])
@@ -60,7 +69,7 @@ GRAPHS = {
     "complete": particles(),
     "masked": masked(),
     "neighbours": particles(neighbours=random_neighbours(4, 2)),
-    "neighbours per frame": particles(neighbours=random_neighbours(4, 2, 3, 4)),
+    "neighbours per frame": particles(neighbours=random_neighbours(4, 2, 3, 3)),
     "box": particles(box=[4.0, 5.0, 6.0]),
     "features": particles(features=torch.rand(3, 4, 2)),
 }

@@ -69,7 +69,12 @@ BAD = {
         dict(x=X, v=V, frame_mask=torch.tensor([[True] * 4, [False] * 4])),
         r"frame_mask: graph 1 of the batch has no True entry",
     ),
-    "flat box": (dict(x=X, v=V, box=[1.0, 0.0, 2.0]), r"box: .*volume zero"),
+    "flat box": (dict(x=X, v=V, box=torch.ones(1, 3, 3)), r"box: .*volume zero"),
+    "no velocities": (dict(x=X, v=None), r"v: expected velocities .*from_positions"),
+    "words": (dict(x="abc", v=V), r"x: expected numbers, found str"),
+    "a box turned inside out": (dict(x=X, v=V, box=[1.0, -1.0, 2.0]), r"box: expected positive"),
+    "a box for each of n graphs": (dict(x=X, v=V, box=torch.ones(2, 3)), r"box: expected shape"),
+    "horizon in the past": (dict(x=X, v=V, horizon=-1.0), r"horizon: expected a time ahead"),
     "box of another n": (dict(x=X, v=V, box=[1.0, 2.0]), r"box: expected shape \(3,\)"),
     "times backwards": (dict(x=X, v=V, times=[0.0, 2.0, 1.0, 3.0]), r"times: .*increasing"),
     "infinite horizon": (dict(x=X, v=V, horizon=float("inf")), r"horizon: expected finite"),
@@ -86,6 +91,25 @@ def test_bad_input_is_told_in_one_sentence(fields, message):
 def test_charges_of_another_shape_are_refused():
     with pytest.raises(InputError, match=r"charge: expected shape \(B, N\) = \(2, 3\)"):
         SpacetimeGraph.from_particles(X, V, torch.ones(2, 3, 1))
+
+
+def test_nan_charges_and_a_second_edge_attr_are_refused():
+    with pytest.raises(InputError, match=r"edge_attr: .*NaN"):
+        SpacetimeGraph.from_particles(X, V, torch.full((2, 3), torch.nan))
+    with pytest.raises(InputError, match=r"edge_attr: from_particles sets it"):
+        SpacetimeGraph.from_particles(X, V, torch.ones(2, 3), edge_attr=torch.ones(2, 3, 3, 1))
+
+
+def test_replace_checks_like_a_new_graph_and_takes_its_own_fields():
+    graph = particles(neighbours=random_neighbours(4, 2), box=[9.0, 9.0, 9.0])
+    assert graph.replace(horizon=3.0).horizon.tolist() == [3, 3, 3]
+    with pytest.raises(InputError, match="v: expected shape"):
+        graph.replace(v=torch.ones(1))
+
+
+@pytest.mark.parametrize("strange", [X.numpy()[:, ::-1], X.numpy().astype(">f4"), X.tolist()])
+def test_strange_arrays_are_taken(strange):
+    assert SpacetimeGraph(strange, V).x.dtype in (torch.float32, torch.float64)
 
 
 def test_values_behind_a_mask_may_be_anything():
@@ -223,9 +247,14 @@ def test_rotation_turns_the_box():
 def test_pickle_and_pytree_round_trips(graph):
     leaves, spec = pytree.tree_flatten(graph)
     for copy in (pickle.loads(pickle.dumps(graph)), pytree.tree_unflatten(leaves, spec)):
-        assert copy._fields().keys() == graph._fields().keys()
-        for name, value in copy._fields().items():
+        assert copy.fields().keys() == graph.fields().keys()
+        for name, value in copy.fields().items():
             torch.testing.assert_close(value, getattr(graph, name), equal_nan=True)
+
+
+def test_torch_save_and_load_round_trip(tmp_path):
+    torch.save(particles(), tmp_path / "graph.pt")
+    torch.testing.assert_close(torch.load(tmp_path / "graph.pt").x, particles().x)
 
 
 def test_to_casts_reals_and_keeps_masks_and_indices():
@@ -239,7 +268,7 @@ def test_to_casts_reals_and_keeps_masks_and_indices():
 def test_indexing_picks_graphs():
     graph = particles(B=3)
     assert len(graph) == 3
-    assert len(graph[1]) == 1
+    assert len(graph[1]) == len(graph[np.int64(1)]) == len(graph[torch.tensor(1)]) == 1
     torch.testing.assert_close(graph[[2, 0]].x, graph.x[[2, 0]])
     torch.testing.assert_close(graph[1:].horizon, graph.horizon[1:])
 

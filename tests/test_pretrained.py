@@ -62,6 +62,14 @@ def test_a_users_own_model_is_saved_and_loaded(tmp_path):
     assert loaded.factor == 0.25
 
 
+def test_a_model_must_name_its_arguments():
+    with pytest.raises(TypeError, match="name all arguments"):
+
+        class Vague(LastFrame):
+            def __init__(self, **anything) -> None:
+                super().__init__()
+
+
 def spoil(path, how):
     weights = path / "model.safetensors"
     if how == "truncated":
@@ -98,7 +106,7 @@ def spoil(path, how):
         ("with more layers", "another model: 'blocks.2.* has no place"),
         ("without config", "config.json is missing"),
         ("with a broken config", "not valid JSON"),
-        ("with an unknown setting", "config does not fit class SET: .*widht"),
+        ("with an unknown setting", r"does not fit class SET: .*widht"),
     ],
 )
 def test_bad_files_are_told_in_one_sentence(model, tmp_path, how, message):
@@ -135,22 +143,36 @@ def test_a_hub_name_is_downloaded(model, tmp_path, monkeypatch):
     model.save_pretrained(tmp_path)
     asked = []
 
-    def download(name, allow_patterns):
-        asked.append((name, allow_patterns))
+    def download(name, allow_patterns, revision, token, cache_dir):
+        asked.append((name, allow_patterns, revision))
         return str(tmp_path)
 
     monkeypatch.setattr(hub, "snapshot_download", download)
-    loaded = SET.from_pretrained("someone/some-set")
-    assert asked == [("someone/some-set", ["config.json", "model.safetensors"])]
+    loaded = SET.from_pretrained("someone/some-set", revision="v1")
+    assert asked == [("someone/some-set", ["config.json", "model.safetensors"], "v1")]
     assert loaded.config == model.config
+
+
+def test_a_name_that_is_neither_here_nor_on_the_hub_is_told_so(monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+
+    def offline(*args, **kwargs):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(hub, "snapshot_download", offline)
+    message = r"models/nowhere: there is no such folder or file here, and the Hub .*ConnectionError"
+    with pytest.raises(InputError, match=message):
+        SET.from_pretrained("models/nowhere")
+    with pytest.raises(InputError, match="nowhere: expected a model folder or file"):
+        SET.from_pretrained("./nowhere")
 
 
 def test_a_model_is_pushed_to_the_hub(model, monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
     uploaded = []
-    monkeypatch.setattr(hub, "create_repo", lambda name, exist_ok: None)
+    monkeypatch.setattr(hub, "create_repo", lambda name, **options: None)
 
-    def upload(repo_id, folder_path):
+    def upload(repo_id, folder_path, token):
         uploaded.append(SET.from_pretrained(folder_path).config)
         return "address"
 

@@ -79,9 +79,16 @@ def test_there_and_back_gives_the_same_forecast(graph):
     torch.testing.assert_close(again.v[seen], forecast.v[seen])
 
 
+def test_a_complete_graph_stays_complete():
+    for graph in (particles(), particles(features=torch.rand(3, 4, 2)).replace(edge_attr=None)):
+        back = SpacetimeGraph.from_pyg(graph.to_pyg())
+        assert back.neighbours is None
+        assert len(collate([graph, back])) == 6
+
+
 def test_what_changes_over_time_cannot_become_data():
     with pytest.raises(InputError, match="neighbours: changes from frame to frame"):
-        particles(neighbours=random_neighbours(4, 2, 3, 4)).to_pyg()
+        particles(neighbours=random_neighbours(4, 2, 3, 3)).to_pyg()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +101,7 @@ def test_what_changes_over_time_cannot_become_data():
             ),
             r"edge_index: found node 3, expected 0 to 2",
         ),
-        (pyg.Data(pos=torch.ones(3, 2)), "at least two observed frames"),
+        (pyg.Data(pos=torch.ones(3, 2)), "vel: one frame has no differences"),
     ],
 )
 def test_bad_data_is_told_in_one_sentence(data, message):

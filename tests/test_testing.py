@@ -8,7 +8,7 @@ from spacetime_en.testing import (
     assert_permutation_equivariant,
     assert_rotation_equivariant,
     assert_translation_equivariant,
-    equivariance_error,
+    equivariance_errors,
 )
 from tests.helpers import particles
 
@@ -48,7 +48,7 @@ def looks_at_the_whole_batch(graph):
 def test_any_callable_can_be_checked():
     assert_equivariant(last, GRAPH)
     assert_padding_invariant(build_model("last-frame"), GRAPH)
-    assert max(equivariance_error(last, GRAPH)) < 1e-12
+    assert max(equivariance_errors(last, GRAPH)) < 1e-12
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
@@ -59,11 +60,18 @@ def main() -> None:
     for y in (0.4, 2.05, 3.05, 5.55, 6.55, 7.55):
         axes.text(CENTRE, y, "· · ·", ha="center", va="center")
     axes.text(CENTRE, 3.65, "+ encodings (off)", fontsize=8, ha="center", va="center")
-    box(CENTRE, 4.28, "ETAL: every node attends over the frames   (Eqs. 5-10)", TIME, width=7.6)
+    box(
+        CENTRE,
+        4.28,
+        "ETAL: every node attends over the frames (Eqs. 5-10); edges too, if on (11-12)",
+        TIME,
+        width=7.6,
+    )
     box(CENTRE, 9.0, "mean over the frames", width=3.2)
     arrow(CENTRE, 9.3, CENTRE, 9.75)
     box(CENTRE, 10.05, r"Forecast:  $\hat x(L+H),\ \hat v(L+H)$", "#FFFFFF", width=3.6)
 
+    rcParams["svg.hashsalt"] = "spacetime-en"  # the same file every time
     path = Path(__file__).with_suffix(".svg")
     figure.savefig(path, metadata={"Date": None})
 

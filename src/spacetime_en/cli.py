@@ -5,6 +5,7 @@ Every command is a plain function; its options are the function's own arguments.
 
 import json as json_module
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -62,13 +63,16 @@ def demo(out: Path = Path("demo"), seed: int = 0) -> None:
 
 def main() -> None:
     """Entry point of the console command."""
+    if sys.argv[1:] == ["--version"]:
+        print(version("spacetime-en"))
+        return
     try:
         tyro.extras.subcommand_cli_from_dict(
             {"models": models, "demo": demo},
             prog="spacetime",
             description="Equivariant forecasting of moving point clouds.",
         )
-    except InputError as error:
+    except (InputError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,16 +1,23 @@
 """Join graphs of different N and L into one padded batch."""
 
 from collections.abc import Sequence
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from spacetime_en.errors import InputError
-from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.graph import Forecast, SpacetimeGraph
+
+Pair = tuple[SpacetimeGraph, Forecast]
 
 
-def collate(graphs: Sequence[SpacetimeGraph]) -> SpacetimeGraph:
+@overload
+def collate(graphs: Sequence[SpacetimeGraph]) -> SpacetimeGraph: ...
+@overload
+def collate(graphs: Sequence[Pair]) -> Pair: ...
+def collate(graphs: Sequence[Any]) -> Any:
     """Pad graphs to common N, L and K, and join them along the batch axis.
 
     Nodes and frames are padded at the end and masked, so that every graph's forecast (its first
@@ -18,9 +25,23 @@ def collate(graphs: Sequence[SpacetimeGraph]) -> SpacetimeGraph:
 
     Args:
         graphs: graphs (or batches) that agree in n, d, e, dtype, and in having neighbours, a
-            box, and features of their own, or not.
-    Returns: one graph whose batch size is the sum of theirs.
+            box, and features of their own, or not. Or pairs of a graph and its target, whose
+            padded nodes become 0.
+    Returns: one graph whose batch size is the sum of theirs; for pairs, one pair.
     """
+    items = list(graphs)
+    if not items or isinstance(items[0], SpacetimeGraph):
+        return _join(items)
+    batch = _join([graph for graph, _ in items])
+    N = batch.x.shape[2]
+    padded = [
+        Forecast(*(_pad(t, (0, 0), (0, N - t.shape[1])) for t in (target.x, target.v)))
+        for _, target in items
+    ]
+    return batch, Forecast(torch.cat([f.x for f in padded]), torch.cat([f.v for f in padded]))
+
+
+def _join(graphs: list[SpacetimeGraph]) -> SpacetimeGraph:
     if not graphs:
         raise InputError("collate: expected at least one graph, found none.")
     first = graphs[0]
@@ -44,7 +65,7 @@ def collate(graphs: Sequence[SpacetimeGraph]) -> SpacetimeGraph:
         B, own_L, own_N = graph.x.shape[:3]
         nodes = (0, N - own_N)
         frames = (0, L - own_L)
-        fields = dict(graph._fields())
+        fields = dict(graph.fields())
         fields["node_mask"] = _pad(_all_true(graph.node_mask, B, own_N, graph), nodes)
         fields["frame_mask"] = _pad(_all_true(graph.frame_mask, B, own_L, graph), frames)
         for name in ("x", "v", "features"):

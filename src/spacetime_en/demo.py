@@ -10,7 +10,7 @@ from spacetime_en import geometry
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.presets import build_model
 from spacetime_en.report.plots import plot_equivariance
-from spacetime_en.testing import TOLERANCE, assert_equivariant, equivariance_error
+from spacetime_en.testing import TOLERANCE, assert_equivariant, equivariance_errors
 
 
 def drifting_particles(seed: int, nodes: int = 5, frames: int = 10) -> SpacetimeGraph:
@@ -32,12 +32,16 @@ def run_demo(out: Path, seed: int) -> None:
     model = build_model("set").eval()
     count = sum(p.numel() for p in model.parameters())
     console.print(f"The paper's SET, {count:,} parameters, untrained, forecasts {graph}:")
-    console.print(model(graph))
+    forecast = model(graph)
+    for node, (x, v) in enumerate(zip(forecast.x[0].tolist(), forecast.v[0].tolist(), strict=True)):
+        place = ", ".join(f"{c:6.2f}" for c in x)
+        console.print(f"  node {node}: x = ({place}),  |v| = {sum(c * c for c in v) ** 0.5:.1e}")
+    console.print("(Untrained, it forecasts about the mean of the window, nearly at rest.)")
 
     table = Table("relative error", "translation", "rotation", "permutation")
     for preset in ("set", "set-nonequivariant", "lstm"):
         other = model if preset == "set" else build_model(preset, nodes=5).eval()
-        table.add_row(preset, *(f"{e:.1e}" for e in equivariance_error(other, graph)))
+        table.add_row(preset, *(f"{e:.1e}" for e in equivariance_errors(other, graph)))
     console.print(table)
     assert_equivariant(model, graph)
     tolerance = TOLERANCE[graph.x.dtype]

@@ -8,85 +8,29 @@ attributes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from spacetime_en import geometry
 from spacetime_en.errors import InputError
+from spacetime_en.tensors import TensorFields, as_tensor, register_pytree
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-class _Tensors:
-    """What the two dataclasses of this file share: moving, mapping, pickling, printing."""
-
-    def _fields(self) -> dict[str, Tensor]:
-        values = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))  # type: ignore[arg-type]
-        return {name: value for name, value in values if value is not None}
-
-    @classmethod
-    def _unchecked(cls, fields: dict[str, Any]) -> Self:
-        """Build from fields already in canonical form: no checks, safe while tracing."""
-        self = object.__new__(cls)
-        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-            object.__setattr__(self, field.name, fields.get(field.name))
-        return self
-
-    def _replace(self, **changes: Tensor) -> Self:
-        return self._unchecked(self._fields() | changes)
-
-    def _map(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        return self._unchecked({name: fn(value) for name, value in self._fields().items()})
-
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
-        """Move to a device and cast the real-valued fields (masks and indices keep theirs).
-
-        A dtype alone, ``graph.to(torch.float64)``, is taken as well.
-        """
-        if isinstance(device, torch.dtype):
-            device, dtype = None, device
-        return self._map(lambda t: t.to(device, dtype if t.is_floating_point() else None))
-
-    def __repr__(self) -> str:
-        shapes = ", ".join(f"{name}={tuple(t.shape)}" for name, t in self._fields().items())
-        return f"{type(self).__name__}({shapes})"
-
-
-def _register_pytree(cls: type[_Tensors]) -> type[Any]:
-    """Let torch.compile, torch.export and DDP see the tensors inside."""
-
-    def flatten(obj: Any) -> tuple[list[Any], list[str]]:
-        fields = obj._fields()
-        return list(fields.values()), list(fields)
-
-    def flatten_with_keys(obj: Any) -> tuple[list[Any], list[str]]:
-        fields = obj._fields()
-        return [(pytree.GetAttrKey(name), t) for name, t in fields.items()], list(fields)
-
-    pytree.register_pytree_node(
-        cls,
-        flatten,
-        lambda values, names: cls._unchecked(dict(zip(names, values, strict=True))),
-        serialized_type_name=f"spacetime_en.{cls.__name__}",
-        flatten_with_keys_fn=flatten_with_keys,
-    )
-    return cls
-
-
-@_register_pytree
+@register_pytree
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Forecast(_Tensors):
+class Forecast(TensorFields):
     """Where every node will be and how fast it will move at the target time.
 
     Args:
-        x: positions, (B, N, n). Zero for nodes that are only padding.
+        x: positions, (B, N, n). Zero for nodes that are only padding. In a periodic box they
+            continue the path of the last frame, and may lie outside the cell.
         v: velocities, (B, N, n).
     """
 
@@ -107,9 +51,9 @@ class Forecast(_Tensors):
         return Forecast(self.x[:, p], self.v[:, p])
 
 
-@_register_pytree
+@register_pytree
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class SpacetimeGraph(_Tensors):
+class SpacetimeGraph(TensorFields):
     """A batch of moving point clouds: L observed frames of N nodes in R^n.
 
     Fields may be given as tensors, NumPy arrays or nested lists. Real fields are cast to the
@@ -119,17 +63,21 @@ class SpacetimeGraph(_Tensors):
         x: positions, (B, L, N, n).
         v: velocities, (B, L, N, n), in units of length over those of ``times``.
         features: invariant node features, (B, L, N, d), or (B, N, d) if constant in time
-            (node types, masses). None stands for the paper's feature, the speed |v|.
+            (node types, masses). None stands for the paper's feature, the speed |v|; features of
+            your own replace it.
         edge_attr: edge attributes a_ij, (B, N, K, e), or (B, L, N, K, e) if they change. On a
             complete graph K = N and the diagonal is not read; with ``neighbours``, entry k of
             node i belongs to the edge from its k-th neighbour.
         neighbours: the nodes j whose messages reach node i, (N, K), (B, N, K) or one list per
             frame (B, L, N, K); -1 fills unused places. None: every node sees every other.
         node_mask: (B, N), True where the node exists. None: all do.
-        frame_mask: (B, L), True where the frame was observed. None: all were.
-        box: periodic cell, edge lengths (n,) or cell vectors as rows, (n, n) or (B, n, n).
-        times: frame times, (L,) or (B, L), increasing. None: 0, 1, ..., L - 1.
-        horizon: time from the last observed frame to the target, a number or (B,). None: 1.
+        frame_mask: (B, L), True where the frame was observed. None: all were. (A node is seen in
+            all observed frames or in none.)
+        box: periodic cell, edge lengths (n,) or cell vectors as rows, (B, n, n).
+        times: frame times, (L,) or (B, L), increasing. None: 0, 1, ..., L - 1. Read by the
+            least-squares line and by :meth:`from_positions`.
+        horizon: time from the last observed frame to the target, a number or (B,). None: 1. Read
+            by the lines; the paper's networks learn one horizon from their training targets.
     """
 
     x: Tensor
@@ -179,20 +127,27 @@ class SpacetimeGraph(_Tensors):
                 )
             return mask.to(x.device)
 
+        v = real("v", (B, L, N, n))
+        if v is None:
+            raise InputError(
+                f"v: expected velocities of shape {(B, L, N, n)}, found none; to take them from "
+                "differences of frames, use SpacetimeGraph.from_positions(x)."
+            )
         features = real("features", (B, L, N, -1), (B, N, -1))
         if features is not None and features.ndim == 3:
             features = features[:, None].expand(B, L, N, -1)
 
         neighbours = self._canonical_neighbours(x)
         K = N if neighbours is None else neighbours.shape[-1]
-        edge_attr = real("edge_attr", (B, N, K, -1), (B, L, N, K, -1))
+        edge_attr = real("edge_attr", (B, N, K, -1), (B, L, N, K, -1), (B, 1, N, K, -1))
         if edge_attr is not None and edge_attr.ndim == 4:
             edge_attr = edge_attr[:, None]
 
-        box = real("box", (n,), (n, n), (B, n, n))
+        box = real("box", (n,), (1, n, n), (B, n, n))
         if box is not None:
-            box = torch.diag(box) if box.ndim == 1 else box
-            box = box.expand(B, n, n)
+            if box.ndim == 1 and not (box > 0).all():
+                raise InputError(f"box: expected positive edge lengths, found {box.tolist()}.")
+            box = (torch.diag(box) if box.ndim == 1 else box).expand(B, n, n)
 
         times = real("times", (L,), (B, L))
         times = torch.arange(L).to(x) if times is None else times
@@ -201,7 +156,7 @@ class SpacetimeGraph(_Tensors):
 
         canonical = {
             "x": x,
-            "v": real("v", (B, L, N, n)),
+            "v": v,
             "features": features,
             "edge_attr": edge_attr,
             "neighbours": neighbours,
@@ -223,7 +178,7 @@ class SpacetimeGraph(_Tensors):
         if index.dtype not in (torch.int64, torch.int32):
             raise InputError(f"neighbours: expected whole numbers, found {index.dtype}.")
         leading = index.shape[:-2]
-        if index.ndim < 2 or index.shape[-2] != N or leading not in ((), (B,), (B, L)):
+        if index.ndim < 2 or index.shape[-2] != N or leading not in ((), (B,), (B, L), (B, 1)):
             raise InputError(
                 f"neighbours: expected shape (N, K), (B, N, K) or (B, L, N, K) with B={B}, L={L}, "
                 f"N={N}, found {tuple(index.shape)}."
@@ -272,6 +227,8 @@ class SpacetimeGraph(_Tensors):
                     f"edge_attr: expected finite numbers, found NaN or infinity, the first at "
                     f"graph {graph}, node {node}, neighbour {k}."
                 )
+        if (self.horizon < 0).any():
+            raise InputError(f"horizon: expected a time ahead, found {float(self.horizon.min())}.")
         if self.box is not None and (torch.linalg.det(self.box).abs() == 0).any():
             raise InputError("box: expected a cell with a volume, found one of volume zero.")
         # A missing frame takes the latest time before it, which leaves only observed ones to fail.
@@ -296,6 +253,11 @@ class SpacetimeGraph(_Tensors):
             charge: charges c_i, (B, N).
             fields: any other field of the class, such as ``times`` and ``horizon``.
         """
+        if fields.get("edge_attr") is not None:
+            raise InputError(
+                "edge_attr: from_particles sets it to c_i c_j; for attributes of your own, call "
+                "SpacetimeGraph(x, v, edge_attr=...)."
+            )
         plain = cls(x, v, **fields)
         c = as_tensor("charge", charge).to(plain.x)
         B, _, N, _ = plain.x.shape
@@ -306,7 +268,7 @@ class SpacetimeGraph(_Tensors):
         else:
             index = plain.neighbours.clamp(min=0)  # (B, 1 or L, N, K)
             c_j = c.gather(1, index.flatten(1)).view(index.shape)
-        return plain._replace(edge_attr=(c[:, None, :, None] * c_j).unsqueeze(-1))
+        return plain.replace(edge_attr=(c[:, None, :, None] * c_j).unsqueeze(-1))
 
     @classmethod
     def from_positions(cls, x: Any, **fields: Any) -> SpacetimeGraph:
@@ -329,7 +291,7 @@ class SpacetimeGraph(_Tensors):
                 "give more frames, or the velocities themselves."
             )
         frame = torch.arange(x.shape[1], device=x.device).expand_as(mask)
-        newest = torch.where(mask, frame, -1).cummax(1).values  # newest observed frame up to t
+        newest = _newest_observed(mask)
         before = newest.roll(1, dims=1)
         before[:, 0] = -1
         first = mask & (before < 0)  # (B, L): the first observed frame
@@ -385,7 +347,7 @@ class SpacetimeGraph(_Tensors):
 
     @property
     def h(self) -> Tensor:
-        """Invariant node features h_i(t), (B, L, N, d): the given ones, else the speed |v|."""
+        """The invariant node features h_i(t), (B, L, N, d); the speeds |v| if none were given."""
         if self.features is not None:
             return self.features
         return speeds(self.v)
@@ -400,14 +362,31 @@ class SpacetimeGraph(_Tensors):
         """e, the number of attributes of an edge."""
         return 0 if self.edge_attr is None else self.edge_attr.shape[-1]
 
+    def scales(self) -> dict[str, float]:
+        """A length and a time in which these graphs are of order one, for ``build_model``.
+
+        The length is the root mean square distance of nodes from their centroid, the time what
+        the root mean square speed takes for it: ``build_model("set", like=graph,
+        **graph.scales())``. Take them from training data, and keep them with the model.
+        """
+        seen = self.observed
+        seen = torch.ones(self.x.shape[:3], dtype=torch.bool) if seen is None else seen
+        weight = seen.to(self.x).unsqueeze(-1)
+        x, v = (t.masked_fill(weight == 0, 0.0) for t in (self.unwrapped_x(), self.v))
+        centroid = (x * weight).sum(2, keepdim=True) / weight.sum(2, keepdim=True).clamp(min=1)
+        length = ((x - centroid).square() * weight).sum() / weight.sum()
+        speed = (v.square() * weight).sum() / weight.sum()
+        if not (length > 0 and speed > 0):
+            raise InputError("scales: all nodes are at one point or at rest; give scales yourself.")
+        size = float(length.sqrt())
+        return {"length_scale": size, "time_scale": size / float(speed.sqrt())}
+
     def unwrapped_x(self) -> Tensor:
         """Positions as continuous paths, (B, L, N, n): in a box, without jumps across its walls."""
         if self.box is None or self.frame_mask is None:
             return geometry.unwrap(self.x, self.box)
         # Let each missing frame stand where the last observed one before it was.
-        L = self.x.shape[1]
-        frame = torch.arange(L, device=self.x.device).expand_as(self.frame_mask)
-        newest = torch.where(self.frame_mask, frame, -1).cummax(1).values
+        newest = _newest_observed(self.frame_mask)
         first = self.frame_mask.int().argmax(1, keepdim=True)
         source = torch.where(newest < 0, first, newest)
         return geometry.unwrap(self.x.gather(1, _like(source, self.x)), self.box)
@@ -423,10 +402,10 @@ class SpacetimeGraph(_Tensors):
     def __len__(self) -> int:
         return self.x.shape[0]
 
-    def __getitem__(self, index: int | slice | Tensor | Sequence[int]) -> SpacetimeGraph:
+    def __getitem__(self, index: SupportsIndex | slice | Tensor | Sequence[int]) -> SpacetimeGraph:
         """The graphs of the batch at `index`, again as a batch."""
-        if isinstance(index, int):
-            index = [index]
+        if not isinstance(index, slice | Sequence) and getattr(index, "ndim", 0) == 0:
+            index = [operator.index(index)]
         return self._map(lambda t: t[index])
 
     # --- the actions of E(n) and S_N ----------------------------------------------------------
@@ -465,27 +444,10 @@ def speeds(v: Tensor) -> Tensor:
     return geometry.norm(v).unsqueeze(-1)
 
 
-def as_tensor(name: str, value: Any) -> Tensor:
-    """`value` as a tensor; arrays of unequal shapes are refused with a word on ``collate``."""
-    if isinstance(value, Tensor):
-        return value
-    if isinstance(value, list | tuple) and all(isinstance(item, Tensor) for item in value):
-        shapes = {tuple(item.shape) for item in value}
-        if len(shapes) == 1:
-            return torch.stack(list(value))
-        raise _ragged(name, f"tensors of shapes {' and '.join(map(str, sorted(shapes)))}")
-    try:
-        return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise _ragged(name, f"something that is no rectangular array ({error})") from None
-
-
-def _ragged(name: str, found: str) -> InputError:
-    return InputError(
-        f"{name}: expected one array with the same number of frames and nodes in every graph, "
-        f"found {found}; build one graph each and join them with spacetime_en.collate, which pads "
-        "and sets the masks."
-    )
+def _newest_observed(frame_mask: Tensor) -> Tensor:
+    """For every frame the last observed one up to it, -1 if none was, (B, L) -> (B, L)."""
+    frame = torch.arange(frame_mask.shape[1], device=frame_mask.device)
+    return torch.where(frame_mask, frame, -1).cummax(1).values
 
 
 def _like(frames: Tensor, x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.safetensors)")
 
 
 class Pretrained:
@@ -53,7 +55,13 @@ class Pretrained:
 
     @classmethod
     def from_pretrained(
-        cls, pretrained_model_name_or_path: str | os.PathLike[str], **settings: Any
+        cls,
+        pretrained_model_name_or_path: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        **settings: Any,
     ) -> Self:
         """Load a model from a folder, a ``.safetensors`` file, or a Hub name ``owner/name``.
 
@@ -61,10 +69,14 @@ class Pretrained:
 
         Args:
             pretrained_model_name_or_path: what to load.
+            revision: branch, tag or commit, on the Hub.
+            token: for private models on the Hub.
+            cache_dir: where downloads are kept.
             settings: constructor arguments that replace saved ones, such as ``dropout``.
         Returns: the model in eval mode.
         """
-        config, weights = _find(pretrained_model_name_or_path)
+        hub_options = {"revision": revision, "token": token, "cache_dir": cache_dir}
+        config, weights = _find(pretrained_model_name_or_path, hub_options)
         name = config.pop("model", None)
         known = {model.__name__: model for model in (cls, *_subclasses(cls))}
         if name not in known:
@@ -75,20 +87,24 @@ class Pretrained:
         try:
             model = known[name](**(config | settings))
         except TypeError as error:
-            raise InputError(f"{weights}: its config does not fit class {name}: {error}.") from None
+            raise InputError(
+                f"{weights}: its config (or a setting given) does not fit class {name}: {error}."
+            ) from None
         _load_weights(cast("Forecaster", model), weights)
         return cast("Forecaster", model).eval()  # type: ignore[return-value]
 
-    def push_to_hub(self, repo_id: str) -> str:
+    def push_to_hub(
+        self, repo_id: str, *, private: bool | None = None, token: str | bool | None = None
+    ) -> str:
         """Upload the model to the Hugging Face Hub (the extra ``hub``).
 
         Returns: the address of the commit.
         """
         hub = _hub()
-        hub.create_repo(repo_id, exist_ok=True)
+        hub.create_repo(repo_id, private=private, token=token, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
-            return str(hub.upload_folder(repo_id=repo_id, folder_path=folder))
+            return str(hub.upload_folder(repo_id=repo_id, folder_path=folder, token=token))
 
 
 def _subclasses(cls: type[Any]) -> list[type[Any]]:
@@ -105,11 +121,22 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _find(source: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
+def _find(
+    source: str | os.PathLike[str], hub_options: dict[str, Any]
+) -> tuple[dict[str, Any], Path]:
     """The config and the path of the weights."""
     path = Path(source)
-    if not path.exists() and str(source).count("/") == 1 and path.suffix != ".safetensors":
-        path = Path(_hub().snapshot_download(str(source), allow_patterns=[CONFIG, WEIGHTS]))
+    if isinstance(source, str) and not path.exists() and HUB_NAME.fullmatch(source):
+        hub = _hub()
+        try:
+            path = Path(
+                hub.snapshot_download(source, allow_patterns=[CONFIG, WEIGHTS], **hub_options)
+            )
+        except Exception as error:  # whatever the network and the Hub come up with
+            raise InputError(
+                f"{source}: there is no such folder or file here, and the Hub did not give a model "
+                f"of that name ({type(error).__name__})."
+            ) from error
     if path.is_dir():
         missing = [name for name in (CONFIG, WEIGHTS) if not (path / name).is_file()]
         if missing:

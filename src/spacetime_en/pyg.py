@@ -20,7 +20,8 @@ from torch import Tensor
 
 from spacetime_en.collate import collate
 from spacetime_en.errors import InputError
-from spacetime_en.graph import SpacetimeGraph, as_tensor
+from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.tensors import as_tensor
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -50,15 +51,31 @@ def _graph(data: Data) -> SpacetimeGraph:
         if attr is not None and attr.ndim == 1:
             attr = attr[:, None]
         index, rows = neighbours_from_edge_index(data.edge_index, pos.shape[0], attr)
-        fields["neighbours"] = index
+        if _is_complete(data.edge_index, pos.shape[0]):
+            if attr is not None:
+                source, target = data.edge_index
+                rows = attr.new_zeros(pos.shape[0], pos.shape[0], attr.shape[-1])
+                rows[target, source] = attr
+        else:
+            fields["neighbours"] = index
         if rows is not None:
             fields["edge_attr"] = rows[None]
     for name, field in (("time", "times"), ("horizon", "horizon"), ("cell", "box")):
         if getattr(data, name, None) is not None:
             fields[field] = as_tensor(name, getattr(data, name))
     if getattr(data, "vel", None) is None:
+        if pos.ndim == 2 or pos.shape[1] < 2:
+            raise InputError("vel: one frame has no differences to take velocities from; give vel.")
         return SpacetimeGraph.from_positions(x, **fields)
     return SpacetimeGraph(x, _frames_first(data.vel), **fields)
+
+
+def _is_complete(edge_index: Tensor, nodes: int) -> bool:
+    """Whether every node is joined to every other, once and in both directions."""
+    source, target = edge_index
+    if len(source) != nodes * (nodes - 1) or bool((source == target).any()):
+        return False
+    return len((source * nodes + target).unique()) == len(source)
 
 
 def _frames_first(nodes_first: Tensor) -> Tensor:
@@ -145,6 +162,8 @@ def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:
     if graph.box is not None:
         fields["cell"] = graph.box
 
+    if graph.neighbours is None and graph.edge_attr is None:
+        return fields  # complete: no list needed
     target, place = graph.edge_mask[0, 0].nonzero(as_tuple=True)  # each (E,)
     source = place if graph.neighbours is None else graph.neighbours[0, 0][target, place]
     renumbered = torch.arange(graph.x.shape[2], device=graph.x.device)

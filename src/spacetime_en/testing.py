@@ -32,7 +32,7 @@ Model = Callable[[SpacetimeGraph], Forecast]
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
-class EquivarianceError(NamedTuple):
+class EquivarianceErrors(NamedTuple):
     """The largest relative error under each group; about 1 or more means no symmetry at all."""
 
     translation: float
@@ -40,9 +40,9 @@ class EquivarianceError(NamedTuple):
     permutation: float
 
 
-def equivariance_error(
+def equivariance_errors(
     model: Model, graph: SpacetimeGraph, *, seed: int = 0, max_translation: float = 1e3
-) -> EquivarianceError:
+) -> EquivarianceErrors:
     """Measure how far a model is from equivariance.
 
     Args:
@@ -51,7 +51,7 @@ def equivariance_error(
         seed: of the random group elements.
         max_translation: the largest component of a translation.
     """
-    return EquivarianceError(
+    return EquivarianceErrors(
         translation_error(model, graph, seed=seed, max_translation=max_translation),
         rotation_error(model, graph, seed=seed),
         permutation_error(model, graph, seed=seed),
@@ -168,7 +168,7 @@ def _one_larger(graph: SpacetimeGraph) -> SpacetimeGraph:
     """`graph` with its last node and its last frame repeated."""
     _, L, N, _ = graph.x.shape
     nodes, frames = [*range(N), N - 1], [*range(L), L - 1]
-    fields = dict(graph._fields())
+    fields = dict(graph.fields())
     for name in ("x", "v", "features"):
         if name in fields:
             fields[name] = fields[name][:, frames][:, :, nodes]

@@ -100,7 +100,7 @@ def test_shared_form_needs_edges_that_last():
     model = SET(adjacency="edges", **SMALL).double()
     model(particles(neighbours=random_neighbours(4, 2)))
     with pytest.raises(InputError, match="needs one list for all frames"):
-        model(particles(neighbours=random_neighbours(4, 2, 3, 4)))
+        model(particles(neighbours=random_neighbours(4, 2, 3, 3)))
 
 
 def test_an_unknown_form_is_refused():

@@ -4,7 +4,7 @@ import torch
 from spacetime_en import SET, InputError, SpacetimeGraph, build_model
 from spacetime_en.nn.attention import Window
 from spacetime_en.nn.neighbourhood import Neighbourhood
-from spacetime_en.nn.state import Frame
+from spacetime_en.nn.state import Units
 from tests import reference
 from tests.helpers import SMALL, liven, masked, particles, random_neighbours
 
@@ -35,7 +35,7 @@ def test_wide_features_and_edges_are_algorithms_1_and_2_too():
     graph = SpacetimeGraph(
         plain.x,
         plain.v,
-        features=torch.rand(1, 4, 4, 5, generator=g),
+        features=torch.rand(1, 3, 4, 5, generator=g),
         edge_attr=torch.rand(1, 4, 4, 3, generator=g),
     )
     model = small_set(features=5, edge_features=3)
@@ -105,8 +105,8 @@ def test_the_forecast_is_a_function_of_the_set_of_frames(settings, ordered):
 
 def states(model, graph):
     """The positions of all frames after the last block, (B, L, N, n)."""
-    frame = Frame.of(graph, 1.0, 1.0, centred=True)
-    state = frame.enter(graph)
+    units = Units.of(graph, 1.0, 1.0, centred=True)
+    state = units.enter(graph)
     window = Window.of(state.x, graph.frame_mask, model.config["causal"])
     for block in model.blocks:
         state, _ = block(state, model.feed_forward, Neighbourhood.of(graph), window)
@@ -135,11 +135,11 @@ def test_without_causal_frames_depend_on_later_ones():
 
 HARD = {
     "two nodes at one point": particles()._replace(x=particles().x[:, :, [0, 0, 1, 2]]),
-    "all nodes at one point": particles()._replace(x=torch.zeros(3, 4, 4, 3).double()),
+    "all nodes at one point": particles()._replace(x=torch.zeros(3, 3, 4, 3).double()),
     "one node": particles(N=1),
     "one frame": particles(L=1),
     "one node, one frame, one dimension": particles(B=1, L=1, N=1, n=1),
-    "all velocities zero": particles()._replace(v=torch.zeros(3, 4, 4, 3).double()),
+    "all velocities zero": particles()._replace(v=torch.zeros(3, 3, 4, 3).double()),
     "an offset of 1e4": particles().translate(torch.tensor([1e4, -1e4, 1e4])),
     "an isolated node": particles(neighbours=torch.tensor([[1], [0], [0], [-1]])),
     "no neighbours at all": particles(neighbours=torch.full((4, 0), 0)),
@@ -203,8 +203,8 @@ def test_attention_maps_come_with_the_forecast():
     forecast, maps = model(graph, return_attention=True)
     torch.testing.assert_close(forecast.x, model(graph).x)
     assert len(maps) == 2
-    assert maps[0].positions.shape == (3, 4, 4, 4)
-    assert maps[1].edges.shape == (3, 16, 4, 4)
+    assert maps[0].positions.shape == (3, 4, 3, 3)
+    assert maps[1].edges.shape == (3, 16, 3, 3)
     assert small_set(temporal=False)(graph, return_attention=True)[1][0].features is None
     assert build_model("last-frame")(graph, return_attention=True)[1] == ()
 
@@ -225,8 +225,29 @@ def test_a_graph_that_does_not_fit_is_refused(settings, graph, message):
 
 @pytest.mark.parametrize("name", ["hidden", "layers", "blocks", "length_scale", "time_scale"])
 def test_sizes_and_scales_must_be_positive(name):
-    with pytest.raises(InputError, match=f"{name}: expected a positive number, found 0"):
+    with pytest.raises(InputError, match=f"{name}: expected a positive .*number, found 0"):
         SET(**{name: 0})
+
+
+def test_sizes_are_whole_numbers():
+    with pytest.raises(InputError, match=r"hidden: expected a positive whole number, found 3.5"):
+        SET(hidden=3.5)
+
+
+def test_what_is_not_a_graph_is_refused():
+    with pytest.raises(InputError, match=r"graph: expected a SpacetimeGraph, found Tensor"):
+        small_set()(torch.ones(1, 2, 3, 3))
+
+
+def test_scales_bring_data_of_any_size_to_order_one():
+    graph = particles(N=6, dtype=torch.float32)
+    far = graph._replace(x=graph.x * 300, v=graph.v * 20)
+    model = build_model("set", like=far, **far.scales())
+    units = model.units(far)
+    state = units.enter(far)
+    assert 0.3 < state.x.square().mean().sqrt() < 1
+    assert 0.3 < state.v.square().mean().sqrt() < 1
+    assert model(far).x.abs().max() < 10 * far.x.abs().max()
 
 
 GRAPHS = {

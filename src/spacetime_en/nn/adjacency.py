@@ -1,4 +1,4 @@
-"""Attention over the edge attributes, the paper's adjacency attention, in three forms.
+"""Attention over edge attributes, the paper's adjacency attention (Eqs. 11-12), in three forms.
 
 - ``"flattened"``: over time, on the vector of all edge attributes at once. The form that the
   published parameter count belongs to. Tied to one N, not permutation equivariant.
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from spacetime_en.nn.attention import QKVAttention, Window
 
 AdjacencyForm = Literal["flattened", "nodes", "edges"]
+TIED_TO_NODES = ("flattened", "nodes")
 
 
 def off_diagonal(a: Tensor) -> Tensor:
@@ -39,8 +40,8 @@ class FlattenedEdgeAttention(nn.Module):
     """Form (1): each frame is one token, the vector of all edge attributes.
 
     Args:
-        nodes: N.
-        channels: c of the edge attributes; K, Q and V are cN(N-1) wide.
+        nodes: number N of nodes.
+        channels: number c of edge attributes; K, Q and V are cN(N-1) wide.
         scaled: logits over the square root of that width.
     """
 
@@ -64,7 +65,7 @@ class NodeEdgeAttention(nn.Module):
     Each channel is a matrix A(t) of its own; the N x N matrices K, Q, V are shared by them.
 
     Args:
-        nodes: N.
+        nodes: number N of nodes.
         scaled: logits over sqrt(N).
     """
 
@@ -84,7 +85,7 @@ class SharedEdgeAttention(nn.Module):
     """Form (3): each edge is a series of its own, the weights are shared by all edges.
 
     Args:
-        channels: c of the edge attributes; K, Q and V are c x c.
+        channels: number c of edge attributes; K, Q and V are c x c.
         scaled: logits over sqrt(c).
     """
 

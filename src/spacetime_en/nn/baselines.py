@@ -10,14 +10,16 @@ from spacetime_en.nn.block import with_distances
 from spacetime_en.nn.egcl import EGNN
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import (
+    FULL_SYMMETRY,
     Forecaster,
     Symmetries,
     check_dims,
-    check_positive,
+    check_scales,
+    check_sizes,
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
-from spacetime_en.nn.state import Frame, mean_over_time
+from spacetime_en.nn.state import Units, mean_over_time
 
 Result = tuple[Forecast, tuple[AttentionMaps, ...]]
 
@@ -26,12 +28,13 @@ class EGNNForecaster(Forecaster):
     """EGNN on every frame, then the mean over the frames.
 
     Args:
-        features: d.
-        edge_features: e.
+        features: width d of the node features.
+        edge_features: number e of attributes of an edge.
         hidden: width of the messages and features inside.
-        layers: EGCLs.
+        layers: number of EGCLs.
         residual: in every EGCL.
-        length_scale, time_scale: the length and the time that the network sees as 1.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
     """
 
     def __init__(
@@ -45,34 +48,35 @@ class EGNNForecaster(Forecaster):
         time_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        check_positive(hidden=hidden, layers=layers)
-        check_positive(length_scale=length_scale, time_scale=time_scale)
+        check_sizes(features=features, hidden=hidden, layers=layers)
+        check_scales(length_scale=length_scale, time_scale=time_scale)
         self.egnn = EGNN(features, edge_features + 1, hidden, layers, residual)
 
     @property
     def symmetries(self) -> Symmetries:
-        return Symmetries(translation=True, rotation=True, permutation=True)
+        return FULL_SYMMETRY
 
-    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
+    def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
         c = self.config
         check_widths(graph, c["features"], c["edge_features"])
-        frame = Frame.of(graph, c["length_scale"], c["time_scale"], centred=True)
-        state = frame.enter(graph)
-        neighbourhood = Neighbourhood.of(graph, frame.cell(graph))
+        units = self.units(graph)
+        state = units.enter(graph)
+        neighbourhood = Neighbourhood.of(graph, units.cell(graph))
         a = with_distances(state, neighbourhood)
         _, x, v = self.egnn(state.h, state.x, state.v, a, neighbourhood)
         x, v = (mean_over_time(t, graph.frame_mask) for t in (x, v))
-        return frame.leave(graph, x, v), ()
+        return units.leave(graph, x, v), ()
 
 
 class MLP(Forecaster):
     """(x, v) of each node and frame through one network, then the mean over the frames.
 
     Args:
-        dims: n.
-        hidden: width.
-        layers: hidden layers.
-        length_scale, time_scale: the length and the time that the network sees as 1.
+        dims: space dimensions n.
+        hidden: width of the hidden layers.
+        layers: number of hidden layers.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
     """
 
     def __init__(
@@ -84,8 +88,8 @@ class MLP(Forecaster):
         time_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        check_positive(dims=dims, hidden=hidden, layers=layers)
-        check_positive(length_scale=length_scale, time_scale=time_scale)
+        check_sizes(dims=dims, hidden=hidden, layers=layers)
+        check_scales(length_scale=length_scale, time_scale=time_scale)
         widths = [2 * dims] + [hidden] * layers
         inside: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise(widths):
@@ -96,14 +100,14 @@ class MLP(Forecaster):
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=False, rotation=False, permutation=True)
 
-    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
+    def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
         c = self.config
         check_dims(graph, c["dims"])
-        frame = Frame.of(graph, c["length_scale"], c["time_scale"], centred=False)
-        state = frame.enter(graph)
+        units = self.units(graph)
+        state = units.enter(graph)
         out = self.network(torch.cat([state.x, state.v], dim=-1))  # (B, L, N, 2n)
         x, v = mean_over_time(out, graph.frame_mask).chunk(2, dim=-1)
-        return frame.leave(graph, x, v), ()
+        return units.leave(graph, x, v), ()
 
 
 class LinearDynamics(Forecaster):
@@ -123,10 +127,10 @@ class LinearDynamics(Forecaster):
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=True, rotation=False, permutation=True)
 
-    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
-        frame, x, v = last_frame(graph)
+    def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
+        units, x, v = last_state(graph)
         x, v = x + self.alpha * v, self.beta * v + self.gamma
-        return frame.leave(graph, x, v), ()
+        return units.leave(graph, x, v), ()
 
 
 class LastFrame(Forecaster):
@@ -134,11 +138,11 @@ class LastFrame(Forecaster):
 
     @property
     def symmetries(self) -> Symmetries:
-        return Symmetries(translation=True, rotation=True, permutation=True)
+        return FULL_SYMMETRY
 
-    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
-        frame, x, v = last_frame(graph)
-        return frame.leave(graph, x, v), ()
+    def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
+        units, x, v = last_state(graph)
+        return units.leave(graph, x, v), ()
 
 
 class StraightLine(Forecaster):
@@ -146,11 +150,11 @@ class StraightLine(Forecaster):
 
     @property
     def symmetries(self) -> Symmetries:
-        return Symmetries(translation=True, rotation=True, permutation=True)
+        return FULL_SYMMETRY
 
-    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
-        frame, x, v = last_frame(graph)
-        return frame.leave(graph, x + graph.horizon[:, None, None] * v, v), ()
+    def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
+        units, x, v = last_state(graph)
+        return units.leave(graph, x + graph.horizon[:, None, None] * v, v), ()
 
 
 class LeastSquaresLine(Forecaster):
@@ -162,11 +166,11 @@ class LeastSquaresLine(Forecaster):
 
     @property
     def symmetries(self) -> Symmetries:
-        return Symmetries(translation=True, rotation=True, permutation=True)
+        return FULL_SYMMETRY
 
-    def forecast(self, graph: SpacetimeGraph, with_attention: bool) -> Result:
-        frame = Frame.of(graph, length=1.0, time=1.0, centred=True)
-        state = frame.enter(graph)
+    def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
+        units = Units.of(graph, length=1.0, time=1.0, centred=True)
+        state = units.enter(graph)
         x_mean = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
         v_mean = mean_over_time(state.v, graph.frame_mask)
         seen = graph.frame_mask
@@ -178,12 +182,12 @@ class LeastSquaresLine(Forecaster):
         q = (mean_over_time(t * state.x, seen) + v_mean) / (spread + 1)
         ahead = t.gather(1, graph.last_frame[:, None, None, None])[:, 0]  # last frame, centred
         x = x_mean + (ahead + graph.horizon[:, None, None]) * q
-        return frame.leave(graph, x, q), ()
+        return units.leave(graph, x, q), ()
 
 
-def last_frame(graph: SpacetimeGraph) -> tuple[Frame, Tensor, Tensor]:
+def last_state(graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
     """Positions and velocities of the last observed frame, each (B, N, n)."""
-    frame = Frame.of(graph, length=1.0, time=1.0, centred=False)
-    state = frame.enter(graph)
+    units = Units.of(graph, length=1.0, time=1.0, centred=False)
+    state = units.enter(graph)
     graphs = torch.arange(len(graph), device=graph.x.device)
-    return frame, state.x[graphs, graph.last_frame], state.v[graphs, graph.last_frame]
+    return units, state.x[graphs, graph.last_frame], state.v[graphs, graph.last_frame]

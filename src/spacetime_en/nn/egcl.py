@@ -20,8 +20,8 @@ class EGCL(nn.Module):
     """Equivariant graph convolutional layer (Eq. 2), on every frame with the same weights.
 
     Args:
-        width: of the node features h and the messages m.
-        edge_channels: of the edge attributes a_ij.
+        width: that of the node features h and the messages m.
+        edge_channels: number of channels of the edge attributes a_ij.
         residual: add h_i to its update.
     """
 
@@ -77,10 +77,10 @@ class EGNN(nn.Module):
     """K layers of EGCL between two Linears, on every frame with the same weights (Eq. 4).
 
     Args:
-        features: d, the width of the node features outside.
-        edge_channels: of the edge attributes a_ij.
+        features: width d of the node features outside.
+        edge_channels: number of channels of the edge attributes a_ij.
         hidden: the width inside.
-        layers: K.
+        layers: number K of EGCLs.
         residual: in each layer.
     """
 

@@ -41,7 +41,7 @@ def position_attention(
 
     Args:
         x: (B, N, L, n).
-        step: B of Eq. 7.
+        step: the factor B of Eq. 7.
     Returns: (B, N, L, n), and beta (B, N, L, L) or None.
     """
     # Seen from the first frame: far from the origin |xi|^2 would lose all digits in float32.
@@ -67,11 +67,11 @@ class ETAL(nn.Module):
     """Equivariant temporal attention layer; learned attention for x and v if not `equivariant`.
 
     Args:
-        features: d.
-        dims: n, read only by the non-equivariant ablation, whose matrices are n x n.
+        features: width d of the node features.
+        dims: space dimensions n, read only by the ablation, whose matrices are n x n.
         equivariant: attend by distances and inner products; off, by learned K, Q, V.
         scaled: logits over sqrt(d) and sqrt(n), as in App. C; off, as in the main text.
-        step: B of Eq. 7.
+        step: the factor B of Eq. 7.
     """
 
     def __init__(

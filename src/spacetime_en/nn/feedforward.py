@@ -22,9 +22,9 @@ class FeedForward(nn.Module):
     non-equivariant ablation gives each a Linear(n, n) all the same.
 
     Args:
-        features: d.
-        edge_channels: of a, the distance channel included.
-        dims: n, read only if not `equivariant`.
+        features: width d of the node features.
+        edge_channels: number of channels of a, the distance channel included.
+        dims: space dimensions n, read only if not `equivariant`.
         equivariant: leave x and v alone.
         norm_over_all_edges: LN of the edges over all N^2 entries of a channel, which App. D
             pairs with the adjacency form ``"nodes"``, instead of over the channels of an edge.
@@ -46,6 +46,7 @@ class FeedForward(nn.Module):
         self.edge_dims = (-3, -2) if norm_over_all_edges else (-1,)
 
     def forward(self, state: State) -> State:
+        """The state of all frames, with the distance channel in a, to the same shapes."""
         h, x, v, a = state
         h = self.f_theta(layer_norm(h)) + h
         a = self.f_a(layer_norm(a, self.edge_dims)) + a

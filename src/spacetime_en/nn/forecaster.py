@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, overload
@@ -13,6 +12,7 @@ from torch import nn
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.etal import AttentionMaps
+from spacetime_en.nn.state import Units
 from spacetime_en.pretrained import Pretrained
 
 
@@ -30,6 +30,9 @@ class Symmetries(NamedTuple):
     permutation: bool
 
 
+FULL_SYMMETRY = Symmetries(translation=True, rotation=True, permutation=True)
+
+
 class Forecaster(Pretrained, nn.Module):
     """Base class of all models; subclass it to give your own the same signature.
 
@@ -45,6 +48,8 @@ class Forecaster(Pretrained, nn.Module):
             return
         init = cls.__init__
         signature = inspect.signature(init)
+        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature.parameters.values()):
+            raise TypeError(f"{cls.__name__}.__init__: name all arguments, they are its config.")
 
         @functools.wraps(init)
         def recording_init(self: Any, *args: Any, **kw: Any) -> None:
@@ -58,20 +63,25 @@ class Forecaster(Pretrained, nn.Module):
         cls.__init__ = recording_init  # type: ignore[method-assign]
 
     @property
-    @abstractmethod
     def symmetries(self) -> Symmetries:
         """The symmetries that hold for all weights of this architecture."""
+        raise NotImplementedError(f"{type(self).__name__}: implement the property `symmetries`.")
 
     @property
     def is_equivariant(self) -> bool:
         """Whether all of the symmetries hold."""
         return all(self.symmetries)
 
-    @abstractmethod
     def forecast(
-        self, graph: SpacetimeGraph, with_attention: bool
+        self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
         """The forecast, and one set of attention maps a block (none without attention)."""
+        raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
+
+    def units(self, graph: SpacetimeGraph) -> Units:
+        """The units and the origin in which this model sees `graph`."""
+        length, time = self.config["length_scale"], self.config["time_scale"]
+        return Units.of(graph, length, time, centred=self.symmetries.translation)
 
     @overload
     def __call__(
@@ -87,7 +97,7 @@ class Forecaster(Pretrained, nn.Module):
     def forward(
         self, graph: SpacetimeGraph, return_attention: bool = False
     ) -> Forecast | tuple[Forecast, tuple[AttentionMaps, ...]]:
-        """Forecast every node at ``graph.horizon`` after the last observed frame.
+        """Forecast every node at the target time.
 
         Args:
             graph: L frames of N nodes.
@@ -95,6 +105,11 @@ class Forecaster(Pretrained, nn.Module):
                 :class:`~spacetime_en.nn.etal.AttentionMaps` a block.
         Returns: the forecast, or (forecast, maps).
         """
+        if not isinstance(graph, SpacetimeGraph):
+            raise InputError(
+                f"graph: expected a SpacetimeGraph, found {type(graph).__name__}; build one with "
+                "SpacetimeGraph(x, v) or one of its builders."
+            )
         parameter = next(self.parameters(), None)
         if parameter is not None:
             for what in ("dtype", "device"):
@@ -102,7 +117,7 @@ class Forecaster(Pretrained, nn.Module):
                 if ours != theirs:
                     raise InputError(
                         f"graph: its {what} is {theirs}, the model's is {ours}; "
-                        f"use graph.to({what}=...) or model.to(...)."
+                        f"use graph.to({ours!r}) or model.to({theirs!r})."
                     )
         forecast, attention = self.forecast(graph, return_attention)
         return (forecast, attention) if return_attention else forecast
@@ -113,12 +128,12 @@ def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> No
     if graph.feature_width != features:
         raise InputError(
             f"features: the model was built for {features} per node, the graph has "
-            f"{graph.feature_width}; build it with features={graph.feature_width}."
+            f"{graph.feature_width}; build it with features={graph.feature_width} or like=graph."
         )
     if graph.edge_width != edge_features:
         raise InputError(
             f"edge_attr: the model was built for {edge_features} per edge, the graph has "
-            f"{graph.edge_width}; build it with edge_features={graph.edge_width}."
+            f"{graph.edge_width}; build it with edge_features={graph.edge_width} or like=graph."
         )
 
 
@@ -165,8 +180,15 @@ def check_static(graph: SpacetimeGraph, what: str) -> None:
         )
 
 
-def check_positive(**sizes: float) -> None:
-    """Refuse sizes and scales that are not positive."""
+def check_sizes(**sizes: int) -> None:
+    """Refuse widths and counts that are not positive whole numbers."""
     for name, size in sizes.items():
-        if not size > 0:
-            raise InputError(f"{name}: expected a positive number, found {size}.")
+        if not isinstance(size, int) or size < 1:
+            raise InputError(f"{name}: expected a positive whole number, found {size!r}.")
+
+
+def check_scales(**scales: float) -> None:
+    """Refuse scales that are not positive."""
+    for name, scale in scales.items():
+        if not scale > 0:
+            raise InputError(f"{name}: expected a positive number, found {scale!r}.")

@@ -14,20 +14,20 @@ from spacetime_en.nn.forecaster import (
     Symmetries,
     check_dims,
     check_nodes,
-    check_positive,
+    check_scales,
+    check_sizes,
     check_widths,
 )
 from spacetime_en.nn.set import run_blocks
-from spacetime_en.nn.state import Frame
 
 
 class LSTMOverTime(nn.Module):
     """One LSTM over the frames; a token is (h, x, v) of all nodes, N(d + 2n) numbers wide.
 
     Args:
-        nodes: N.
-        features: d.
-        dims: n.
+        nodes: number N of nodes.
+        features: width d of the node features.
+        dims: space dimensions n.
     """
 
     def __init__(self, nodes: int, features: int, dims: int) -> None:
@@ -62,15 +62,16 @@ class LSTM(Forecaster):
     """M blocks of EGNN and LSTM, then the mean over the frames. Tied to N and n.
 
     Args:
-        nodes: N.
-        features: d.
-        edge_features: e.
-        dims: n.
+        nodes: number N of nodes.
+        features: width d of the node features.
+        edge_features: number e of attributes of an edge.
+        dims: space dimensions n.
         hidden: width inside the EGNNs.
-        layers: EGCLs in a block.
-        blocks: M.
+        layers: number K of EGCLs in a block.
+        blocks: number M of blocks.
         dropout: on the features after the LSTM.
-        length_scale, time_scale: the length and the time that the network sees as 1.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
     """
 
     def __init__(
@@ -87,8 +88,9 @@ class LSTM(Forecaster):
         time_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        check_positive(nodes=nodes, dims=dims, hidden=hidden, layers=layers, blocks=blocks)
-        check_positive(length_scale=length_scale, time_scale=time_scale)
+        check_sizes(nodes=nodes, features=features, dims=dims)
+        check_sizes(hidden=hidden, layers=layers, blocks=blocks)
+        check_scales(length_scale=length_scale, time_scale=time_scale)
         channels = edge_features + 1
         self.blocks = nn.ModuleList(
             Block(
@@ -107,18 +109,12 @@ class LSTM(Forecaster):
         return Symmetries(translation=False, rotation=False, permutation=False)
 
     def forecast(
-        self, graph: SpacetimeGraph, with_attention: bool
+        self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
         c = self.config
         check_widths(graph, c["features"], c["edge_features"])
         check_dims(graph, c["dims"])
         check_nodes(graph, c["nodes"])
-        frame = Frame.of(graph, c["length_scale"], c["time_scale"], centred=False)
         return run_blocks(
-            graph,
-            frame,
-            self.blocks,
-            self.feed_forward,
-            causal=False,
-            with_attention=with_attention,
+            graph, self.units(graph), self.blocks, self.feed_forward, False, return_attention
         )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from spacetime_en.errors import InputError
 from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.nn.adjacency import TIED_TO_NODES
 from spacetime_en.nn.baselines import (
     MLP,
     EGNNForecaster,
@@ -24,15 +25,14 @@ class Preset(NamedTuple):
 
     model: type[Forecaster]
     settings: dict[str, Any]
-    tied_to_nodes: bool = False
 
 
 PRESETS = {
     "set": Preset(SET, {}),
     "set-nonequivariant": Preset(SET, {"equivariant": False}),
-    "set-adjacency": Preset(SET, {"adjacency": "flattened"}, tied_to_nodes=True),
+    "set-adjacency": Preset(SET, {"adjacency": "flattened"}),
     "set-no-temporal": Preset(SET, {"temporal": False}),
-    "lstm": Preset(LSTM, {}, tied_to_nodes=True),
+    "lstm": Preset(LSTM, {}),
     "egnn": Preset(EGNNForecaster, {}),
     "mlp": Preset(MLP, {}),
     "linear": Preset(LinearDynamics, {}),
@@ -57,7 +57,7 @@ def build_model(
         near = difflib.get_close_matches(preset, PRESETS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(PRESETS)}."
         raise InputError(f"preset: there is no {preset!r}; {hint}")
-    model, defaults, _ = PRESETS[preset]
+    model, defaults = PRESETS[preset]
     known = set(inspect.signature(model).parameters) if "__init__" in vars(model) else set()
     if unknown := set(settings) - known:
         accepted = ", ".join(sorted(known)) or "none"
@@ -76,10 +76,7 @@ def build_model(
         found["nodes"] = nodes
     found = {name: size for name, size in found.items() if name in known}
     arguments = found | defaults | settings
-    needs_nodes = PRESETS[preset].tied_to_nodes or arguments.get("adjacency") in (
-        "flattened",
-        "nodes",
-    )
+    needs_nodes = model is LSTM or arguments.get("adjacency") in TIED_TO_NODES
     if needs_nodes and "nodes" not in arguments:
         raise InputError(f"nodes: preset {preset!r} is tied to the number of nodes; pass nodes=N.")
     if not needs_nodes:

@@ -6,7 +6,7 @@ from torch import nn
 
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.adjacency import AdjacencyForm, edge_attention
+from spacetime_en.nn.adjacency import TIED_TO_NODES, AdjacencyForm, edge_attention
 from spacetime_en.nn.attention import Window
 from spacetime_en.nn.block import Block
 from spacetime_en.nn.egcl import EGNN
@@ -18,28 +18,30 @@ from spacetime_en.nn.forecaster import (
     check_complete,
     check_dims,
     check_nodes,
-    check_positive,
+    check_scales,
+    check_sizes,
     check_static,
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
-from spacetime_en.nn.state import Frame, mean_over_time
+from spacetime_en.nn.state import Units, mean_over_time
 
 
 class SET(Forecaster):
     """M blocks of attention in space and time, then the mean over the frames.
 
     The defaults are the paper's. N, L and B are free, and so is n unless the model is not
-    equivariant.
+    equivariant. Like all networks of the paper, it reads neither ``times`` nor ``horizon``: it
+    learns the one horizon of its training targets. Data far from order one need the scales.
 
     Args:
-        features: d, the width of the node features (1: the speed).
-        edge_features: e, the number of attributes of an edge (1: c_i c_j).
-        dims: n; read only if not `equivariant`, whose weights are n x n.
-        nodes: N; needed by the adjacency forms ``"flattened"`` and ``"nodes"`` alone.
+        features: width d of the node features (1: the speed).
+        edge_features: number e of attributes of an edge (1: c_i c_j).
+        dims: space dimensions n; read only if not `equivariant`, whose weights are n x n.
+        nodes: number N of nodes; needed by the adjacency forms ``"flattened"`` and ``"nodes"``.
         hidden: width of the messages and features inside a block.
-        layers: K, EGCLs in a block.
-        blocks: M.
+        layers: number K of EGCLs in a block.
+        blocks: number M of blocks.
         spatial: spatial attention (EGCL) on or off.
         temporal: temporal attention (ETAL) on or off.
         adjacency: attention over the edges: None, ``"flattened"``, ``"nodes"`` or ``"edges"``.
@@ -49,9 +51,10 @@ class SET(Forecaster):
         equivariant: off gives the paper's ablation, learned attention for x and v.
         residual: in every EGCL.
         scaled: attention logits over the square root of the width.
-        step: B of Eq. 7.
+        step: the factor B of Eq. 7.
         dropout: on the features after attention.
-        length_scale, time_scale: the length and the time that the network sees as 1.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
     """
 
     def __init__(
@@ -77,8 +80,8 @@ class SET(Forecaster):
         time_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        check_positive(hidden=hidden, layers=layers, blocks=blocks)
-        check_positive(length_scale=length_scale, time_scale=time_scale)
+        check_sizes(features=features, hidden=hidden, layers=layers, blocks=blocks, dims=dims)
+        check_scales(length_scale=length_scale, time_scale=time_scale)
         if unknown := set(encodings) - set("WXYZ"):
             raise InputError(f"encodings: expected letters of 'WXYZ', found {sorted(unknown)}.")
         if adjacency not in (None, *get_args(AdjacencyForm)):
@@ -86,7 +89,7 @@ class SET(Forecaster):
                 f"adjacency: expected None or one of {get_args(AdjacencyForm)}, "
                 f"found {adjacency!r}."
             )
-        self.tied_to_nodes = adjacency in ("flattened", "nodes")
+        self.tied_to_nodes = adjacency in TIED_TO_NODES
         if self.tied_to_nodes and (nodes is None or nodes < 2):
             raise InputError(
                 f"nodes: adjacency={adjacency!r} is tied to the number of nodes, at least 2; "
@@ -122,7 +125,7 @@ class SET(Forecaster):
         )
 
     def forecast(
-        self, graph: SpacetimeGraph, with_attention: bool
+        self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
         c = self.config
         check_widths(graph, c["features"], c["edge_features"])
@@ -133,28 +136,29 @@ class SET(Forecaster):
             check_complete(graph, f"adjacency={c['adjacency']!r}")
         if "Z" in c["encodings"]:
             check_complete(graph, "the encoding Z")
-        if c["adjacency"] == "edges" and graph.neighbours is not None:
+        if c["adjacency"] == "edges":
             check_static(graph, "adjacency='edges'")
-        frame = Frame.of(graph, c["length_scale"], c["time_scale"], self.symmetries.translation)
-        return run_blocks(graph, frame, self.blocks, self.feed_forward, c["causal"], with_attention)
+        return run_blocks(
+            graph, self.units(graph), self.blocks, self.feed_forward, c["causal"], return_attention
+        )
 
 
 def run_blocks(
     graph: SpacetimeGraph,
-    frame: Frame,
+    units: Units,
     blocks: nn.ModuleList,
     feed_forward: FeedForward,
     causal: bool,
-    with_attention: bool,
+    return_attention: bool,
 ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
-    """Algorithm 2: the blocks in turn, then the mean over time."""
-    state = frame.enter(graph)
-    neighbourhood = Neighbourhood.of(graph, frame.cell(graph))
+    """Algorithm 2: the blocks in turn, then the mean over time, (B, L, N, n) -> (B, N, n)."""
+    state = units.enter(graph)
+    neighbourhood = Neighbourhood.of(graph, units.cell(graph))
     window = Window.of(state.x, graph.frame_mask, causal)
     maps = []
     for block in blocks:
-        state, block_maps = block(state, feed_forward, neighbourhood, window, with_attention)
+        state, block_maps = block(state, feed_forward, neighbourhood, window, return_attention)
         maps.append(block_maps)
     x = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
     v = mean_over_time(state.v, graph.frame_mask)
-    return frame.leave(graph, x, v), tuple(maps)
+    return units.leave(graph, x, v), tuple(maps)

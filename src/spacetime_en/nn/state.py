@@ -25,7 +25,7 @@ class State(NamedTuple):
     a: Tensor
 
 
-class Frame(NamedTuple):
+class Units(NamedTuple):
     """The units and the origin in which a model works.
 
     Data in any unit reach the network at order one through `length` and `time`. A translation
@@ -43,8 +43,8 @@ class Frame(NamedTuple):
     origin: Tensor | None
 
     @classmethod
-    def of(cls, graph: SpacetimeGraph, length: float, time: float, centred: bool) -> "Frame":
-        """The frame for `graph`, its origin at the first frame's centroid if `centred`."""
+    def of(cls, graph: SpacetimeGraph, length: float, time: float, centred: bool) -> "Units":
+        """The units for `graph`, their origin at the first frame's centroid if `centred`."""
         if not centred:
             return cls(length, time, None)
         seen = graph.observed
@@ -52,9 +52,9 @@ class Frame(NamedTuple):
             return cls(length, time, graph.x[:, :1].mean(2, keepdim=True))
         # Of the first observed frame of each graph, the nodes that exist.
         first = seen & (seen.any(2).cumsum(1) == 1)[..., None]  # (B, L, N)
-        weights = (first / first.sum((1, 2), keepdim=True)).unsqueeze(-1).to(graph.x.dtype)
         x = graph.x.masked_fill(~first.unsqueeze(-1), 0.0)
-        return cls(length, time, (weights * x).sum((1, 2), keepdim=True))
+        count = first.to(x.dtype).sum((1, 2), keepdim=True).unsqueeze(-1)  # (B, 1, 1, 1)
+        return cls(length, time, x.sum((1, 2), keepdim=True) / count)
 
     def enter(self, graph: SpacetimeGraph) -> State:
         """The state of `graph` in these units; 0 wherever nothing was observed."""
@@ -63,9 +63,9 @@ class Frame(NamedTuple):
             x = x - self.origin
         seen = graph.observed
         if seen is not None:
-            hidden = ~seen.unsqueeze(-1)
-            x, v = x.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
-            features = None if features is None else features.masked_fill(hidden, 0.0)
+            missing = ~seen.unsqueeze(-1)
+            x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
+            features = None if features is None else features.masked_fill(missing, 0.0)
         x, v = x / self.length, v * (self.time / self.length)
         # Speeds are features with a unit: they are taken after the change of units.
         h = speeds(v) if features is None else features
@@ -90,8 +90,8 @@ class Frame(NamedTuple):
         if self.origin is not None:
             x = x + self.origin[:, 0]
         if graph.node_mask is not None:
-            hidden = ~graph.node_mask.unsqueeze(-1)
-            x, v = x.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+            missing = ~graph.node_mask.unsqueeze(-1)
+            x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
         return Forecast(x, v)
 
 
@@ -99,5 +99,5 @@ def mean_over_time(t: Tensor, frame_mask: Tensor | None) -> Tensor:
     """The mean over the observed frames, (B, L, N, c) -> (B, N, c) (Alg. 2)."""
     if frame_mask is None:
         return t.mean(1)
-    weights = (frame_mask / frame_mask.sum(1, keepdim=True)).to(t.dtype)
-    return torch.einsum("bl,blnc->bnc", weights, t)
+    seen = frame_mask.to(t.dtype)
+    return torch.einsum("bl,blnc->bnc", seen / seen.sum(1, keepdim=True), t)
