@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
+ALL_INSTALLED := .venv/installed-extra
 
 .PHONY: demo test test-all lint docs clean
 
@@ -12,7 +13,7 @@ demo: $(INSTALLED)
 test: lint
 	$(BIN)/pytest -m "not slow"
 
-test-all: lint docs
+test-all: lint docs $(ALL_INSTALLED)
 	$(BIN)/pytest
 
 lint: $(INSTALLED)
@@ -29,6 +30,11 @@ $(INSTALLED): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+# The heavier packages of the slow tests.
+$(ALL_INSTALLED): $(INSTALLED) requirements-extra.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-extra.lock
 	touch $@
 
 clean:

@@ -4,6 +4,8 @@ A :class:`SpacetimeGraph` goes in, L observed frames of N nodes; a :class:`Forec
 positions and velocities of every node at the horizon.
 """
 
+from importlib.metadata import version
+
 from spacetime_en.collate import collate
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -20,6 +22,8 @@ from spacetime_en.nn.forecaster import Forecaster, Symmetries
 from spacetime_en.nn.lstm import LSTM
 from spacetime_en.nn.presets import PRESETS, build_model
 from spacetime_en.nn.set import SET
+
+__version__ = version("spacetime-en")
 
 __all__ = [
     "LSTM",

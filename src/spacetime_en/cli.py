@@ -5,18 +5,33 @@ Every command is a plain function; its options are the function's own arguments.
 
 import json as json_module
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from tyro.conf import Positional
 
 from spacetime_en.demo import run_demo
 from spacetime_en.errors import InputError
 from spacetime_en.nn.presets import PRESETS, build_model
+from spacetime_en.report.plots import plot_trajectories
+
+if TYPE_CHECKING:
+    from spacetime_en.data import Task
 
 
 def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
@@ -51,6 +66,129 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
     Console().print(table)
 
 
+def simulate(
+    system: Positional[str],
+    out: Path,
+    num: int = 2000,
+    nodes: int = 5,
+    dims: int = 3,
+    steps: int | None = None,
+    save: tuple[int, ...] | None = None,
+    seed: int = 0,
+    scheme: str = "kick-drift",
+    shard: str | None = None,
+    engine: str = "local",
+) -> None:
+    """Simulate trajectories into a folder; run it again to go on after an interruption.
+
+    Args:
+        system: charged, gravity or springs.
+        out: folder of the data set.
+        num: number of trajectories.
+        nodes: number of nodes.
+        dims: 2 or 3.
+        steps: how far; without steps and save, what the paper's task needs is made.
+        save: numbers of steps at which to keep the state.
+        seed: one number for everything.
+        scheme: kick-drift (the paper's), verlet or adaptive.
+        shard: i/n makes only the i-th of n parts, for a cluster.
+        engine: local, or ray.
+    """
+    from spacetime_en.data import simulate
+
+    part = None
+    if shard is not None:
+        i, slash, n = shard.partition("/")
+        if not (slash and i.isdigit() and n.isdigit()):
+            raise InputError(f"shard: expected i/n, such as 0/4, found {shard!r}.")
+        part = (int(i), int(n))
+    total = num if part is None else num * (part[0] + 1) // part[1] - num * part[0] // part[1]
+    with _progress("trajectories", total) as advance:
+        made = simulate(
+            system,
+            num,
+            nodes=nodes,
+            dims=dims,
+            steps=steps,
+            save=save,
+            seed=seed,
+            scheme=scheme,
+            shard=part,
+            out=out,
+            engine=engine,
+            progress=advance,
+        )
+    print(f"{out}: {made if len(made) else f'shard {shard} written'}")
+
+
+def data_info(name: Positional[str], picture: Path | None = None, json: bool = False) -> None:
+    """Describe a task or a data set: shapes, splits, ranges, drift, and what is easy to beat.
+
+    Args:
+        name: of a task, or the folder of a data set.
+        picture: where to save a picture of a few trajectories; by default NAME.png here.
+        json: print one object instead of tables.
+    """
+    from spacetime_en.report.data import describe, show
+
+    with _progress("trajectories", None) as advance:
+        task = _task(name, advance)
+    description = describe(task)
+    picture = Path(f"{Path(name).name}.png") if picture is None else picture
+    description["picture"] = str(plot_trajectories(task, picture))
+    if json:
+        print(json_module.dumps(description, indent=2))
+    else:
+        show(description, Console())
+
+
+def _task(name: str, progress: Callable[[int], None]) -> "Task":
+    from spacetime_en.data import TASKS, Task, Trajectories, load_task
+
+    if name in TASKS or not Path(name).exists():
+        return load_task(name, progress=progress)
+    return Task.from_trajectories(Trajectories.open(name, verify=True), name=name)
+
+
+def data_import(
+    file: Positional[Path], out: Path, topology: Path | None = None, select: str | None = None
+) -> None:
+    """Turn a file of trajectories into a data set: npz, H5MD, NRI folders, ASE's and MDAnalysis's.
+
+    Args:
+        file: what to read, or the word solar-system for the ephemeris of the planets.
+        out: folder of the data set.
+        topology: for MDAnalysis, the file that names the atoms.
+        select: for MDAnalysis, which atoms.
+    """
+    from spacetime_en.data.readers import read
+    from spacetime_en.data.readers.solar import solar_system
+
+    given = {"topology": topology, "select": select}
+    options = {key: value for key, value in given.items() if value is not None}
+    found = solar_system() if str(file) == "solar-system" else read(file, **options)
+    found.save(out)
+    runs, frames, nodes, dims = found.x.shape
+    step = (found.times[-1] - found.times[0]) / max(1, frames - 1)
+    unit = found.meta.get("time_unit") or "time units"
+    length = found.meta.get("length_unit") or "own units"
+    Console().print(
+        f"{out}: {runs} run(s) of {frames} frames, {nodes} nodes in {dims} dimensions,\n"
+        f"{step:g} {unit} between frames, lengths in {length},"
+        f"\nattributes: {', '.join(found.attributes) or 'none'}, "
+        f"{'periodic box' if found.box is not None else 'no box'}."
+    )
+
+
+@contextmanager
+def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, gone when done."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
 def demo(out: Path = Path("demo"), seed: int = 0) -> None:
     """Build the paper's SET, forecast a few particles, check its equivariance, draw a picture.
 
@@ -61,18 +199,29 @@ def demo(out: Path = Path("demo"), seed: int = 0) -> None:
     run_demo(out, seed)
 
 
+COMMANDS = {"models": models, "demo": demo, "simulate": simulate}
+DATA_COMMANDS = {"info": data_info, "import": data_import}
+
+
 def main() -> None:
     """Entry point of the console command."""
-    if sys.argv[1:] == ["--version"]:
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
         print(version("spacetime-en"))
         return
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            {"models": models, "demo": demo},
-            prog="spacetime",
-            description="Equivariant forecasting of moving point clouds.",
-        )
-    except (InputError, OSError) as error:
+        if arguments[:1] == ["data"]:
+            _run(DATA_COMMANDS, "spacetime data", "Describe and import data.", arguments[1:])
+        else:
+            what = "Equivariant forecasting of moving point clouds. (Also: spacetime data --help)"
+            _run(COMMANDS, "spacetime", what, arguments)
+    except (InputError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _run(commands: dict[str, Any], prog: str, description: str, arguments: list[str]) -> None:
+    tyro.extras.subcommand_cli_from_dict(
+        commands, prog=prog, description=description, args=arguments
+    )

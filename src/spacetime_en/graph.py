@@ -50,6 +50,10 @@ class Forecast(TensorFields):
         """Relabel the nodes, (N,): node i becomes the old node p[i]."""
         return Forecast(self.x[:, p], self.v[:, p])
 
+    def __getitem__(self, index: slice | Tensor | Sequence[int]) -> Forecast:
+        """The forecasts of the batch at `index`, again as a batch."""
+        return Forecast(self.x[index], self.v[index])
+
 
 @register_pytree
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

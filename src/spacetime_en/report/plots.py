@@ -1,7 +1,9 @@
 """Pictures of graphs and forecasts, drawn with matplotlib."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -11,8 +13,42 @@ from torch import Tensor
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.testing import Model
 
+if TYPE_CHECKING:
+    from spacetime_en.data import Task
+
 # Okabe and Ito's palette: told apart by all readers.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
+
+
+def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
+    """Draw a few test windows: observed frames as lines, targets as stars, joined by dots.
+
+    Args:
+        task: whose test windows are drawn.
+        path: of the PNG; its folder is made.
+        count: how many.
+    Returns: `path`.
+    """
+    spread = torch.linspace(0, len(task.test) - 1, min(count, len(task.test))).long()
+    graph, target = task.test[spread.tolist()]
+    figure = Figure(figsize=(9.5, 6.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(f"{task.label}: observed frames (lines) and targets (stars)", fontsize=11)
+    flat = graph.x.shape[-1] < 3
+    for place in range(len(graph)):
+        axes: Any = figure.add_subplot(2, 3, place + 1, projection=None if flat else "3d")
+        for node in range(graph.x.shape[2]):
+            colour = COLOURS[node % len(COLOURS)]
+            past, goal = graph.x[place, :, node].numpy(), target.x[place, node].numpy()
+            axes.plot(*past.T, color=colour, linewidth=2.5)
+            axes.plot(*zip(past[-1], goal, strict=True), color=colour, linestyle=":", linewidth=1)
+            axes.scatter(*goal, color=colour, marker="*", s=45)
+        axes.set_title(f"test window {int(spread[place])}", fontsize=9)
+        axes.tick_params(labelsize=6)
+        axes.set_aspect("equal")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    return path
 
 
 def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path) -> Path:

@@ -1,0 +1,45 @@
+"""Shards of a simulation on a Ray cluster (the extra ``ray``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spacetime_en.data.simulation import Progress, _Run
+
+
+def write_shards(run: _Run, folder: Path, count: int, progress: Progress | None) -> None:
+    """Write all shards, each as one Ray task; `folder` must be seen by every worker.
+
+    Joins the cluster that RAY_ADDRESS or ``ray start`` gives, else starts Ray on this machine.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ImportError("engine 'ray' needs an extra: pip install 'spacetime-en[ray]'.") from None
+    started = not ray.is_initialized()
+    if started:
+        ray.init(log_to_driver=False, configure_logging=False)
+    try:
+        workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        # Enough shards to keep all workers busy; never fewer than memory asks for.
+        count = max(count, min(workers, run.num))
+        remote: Any = ray.remote(_write)
+        pending = [remote.remote(run, str(folder.resolve()), i, count) for i in range(count)]
+        while pending:
+            done, pending = ray.wait(pending)
+            finished = sum(ray.get(done))
+            if progress:
+                progress(finished)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _write(run: _Run, folder: str, i: int, n: int) -> int:
+    import numba
+
+    numba.set_num_threads(1)  # Ray counts one core a task
+    run.write(Path(folder), i, n)
+    return run.num * (i + 1) // n - run.num * i // n

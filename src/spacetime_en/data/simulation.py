@@ -1,0 +1,276 @@
+"""Make trajectories: every one from its own random stream, in any number of pieces."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacetime_en.data import kernel
+from spacetime_en.data.drift import drift
+from spacetime_en.data.lanes import W
+from spacetime_en.data.systems import Attributes, System, find_system
+from spacetime_en.data.trajectories import Trajectories, shard_name, write_shard
+from spacetime_en.errors import InputError
+
+PAPER_STEPS = (*range(0, 100, 10), 10_090)  # ten frames, ten steps apart, and the target
+_CHUNK_BYTES = 1 << 27
+
+Progress = Callable[[int], None]
+
+
+def simulate(
+    system: str | System,
+    num: int,
+    *,
+    nodes: int = 5,
+    dims: int = 3,
+    steps: int | None = None,
+    save: Sequence[int] | None = None,
+    seed: int = 0,
+    scheme: str = "kick-drift",
+    shard: tuple[int, int] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    engine: str = "local",
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Simulate `num` trajectories.
+
+    Trajectory i is drawn from a counter-based stream keyed by (seed, i), and computed apart from
+    all others: the same bits whatever the threads, chunks or shards.
+
+    Args:
+        system: ``"charged"``, ``"gravity"``, ``"springs"``, or a :class:`System` of your own.
+        num: how many.
+        nodes: N.
+        dims: 2 or 3.
+        steps: how far; None: to the last of `save`.
+        save: numbers of steps done at which to keep the state, 0 being the start. None: every
+            100th up to `steps`; with neither, what the paper's task needs.
+        seed: one number for everything.
+        scheme: ``"kick-drift"`` (the paper's), ``"verlet"``, or ``"adaptive"`` (fourth order, with
+            smaller steps in close encounters, forces not clipped).
+        shard: (i, n) makes only the i-th of n parts.
+        out: a folder to write to, in shards of limited size; what is already there is kept. Needs
+            no more memory than a chunk.
+        engine: ``"local"``, all cores of this machine, or ``"ray"``, shards on a Ray cluster (the
+            extra ``ray``; needs `out` on a file system that all workers see).
+        progress: called with the number of trajectories finished since the last call.
+    Returns: the trajectories; with `out`, mapped from disk (with `shard` and others missing, of
+        that shard alone).
+    """
+    found = find_system(system)
+    frames = _frames(steps, save)
+    for name, value, low in (("num", num, 1), ("nodes", nodes, 1), ("seed", seed, 0)):
+        if not isinstance(value, int | np.integer) or value < low:
+            raise InputError(f"{name}: expected a whole number from {low} on, found {value!r}.")
+    if dims not in (2, 3):
+        raise InputError(f"dims: expected 2 or 3, found {dims!r}.")
+    if scheme not in kernel.SCHEMES:
+        raise InputError(
+            f"scheme: there is no {scheme!r}; expected one of {', '.join(kernel.SCHEMES)}."
+        )
+    if engine not in ("local", "ray"):
+        raise InputError(f"engine: expected 'local' or 'ray', found {engine!r}.")
+    if shard is not None and not 0 <= shard[0] < shard[1] <= num:
+        raise InputError(
+            f"shard: expected i/n with 0 <= i < n <= num, found {shard[0]}/{shard[1]}."
+        )
+    run = _Run(found, num, nodes, dims, frames, seed, scheme)
+    if out is None:
+        if engine == "ray":
+            raise InputError("out: the ray engine writes shards; give a folder that all see.")
+        return run.part(*(shard or (0, 1)), progress=progress)
+    folder = Path(out)
+    if shard is not None:
+        run.write(folder, *shard, progress=progress)
+        try:
+            return Trajectories.open(folder)
+        except InputError:
+            return run.empty()  # other shards are still to come
+    count = max(1, math.ceil(num / run.chunk))
+    if engine == "ray":
+        from spacetime_en.data.on_ray import write_shards
+
+        write_shards(run, folder, count, progress)
+    else:
+        for i in range(count):
+            run.write(folder, i, count, progress=progress)
+    return Trajectories.open(folder)
+
+
+def _frames(steps: int | None, save: Sequence[int] | None) -> NDArray[np.int64]:
+    if save is None:
+        save = PAPER_STEPS if steps is None else range(0, steps + 1, 100)
+    frames = np.array(list(save), dtype=np.int64)
+    if len(frames) == 0 or frames[0] < 0 or (np.diff(frames) <= 0).any():
+        raise InputError("save: expected increasing numbers of steps, from 0 on.")
+    if steps is not None and frames[-1] > steps:
+        raise InputError(f"save: asks for step {frames[-1]}, but steps is {steps}.")
+    return frames
+
+
+class _Run:
+    """One simulation, cut into parts."""
+
+    def __init__(
+        self,
+        system: System,
+        num: int,
+        nodes: int,
+        dims: int,
+        frames: NDArray[np.int64],
+        seed: int,
+        scheme: str,
+    ) -> None:
+        self.system, self.num, self.nodes, self.dims = system, num, nodes, dims
+        self.frames, self.seed, self.scheme = frames, seed, scheme
+        bytes_each = 16 * len(frames) * nodes * 3
+        self.chunk = max(W, _CHUNK_BYTES // bytes_each // W * W)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        from spacetime_en import __version__
+
+        return {
+            "system": self.system.name,
+            "num": self.num,
+            "seed": self.seed,
+            "scheme": self.scheme,
+            "dt": self.system.dt,
+            "version": __version__,
+        }
+
+    def empty(self) -> Trajectories:
+        nothing = np.zeros((0, len(self.frames), self.nodes, self.dims))
+        return self._trajectories(nothing, nothing, {})
+
+    def part(self, i: int, n: int, progress: Progress | None = None) -> Trajectories:
+        """The i-th of n equal parts, in memory."""
+        first, last = self.num * i // n, self.num * (i + 1) // n
+        shape = (last - first, len(self.frames), self.nodes, self.dims)
+        x, v = np.empty(shape), np.empty(shape)
+        all_attributes: list[Attributes] = []
+        # Often enough for a live display and a quick interruption, seldom enough to cost nothing.
+        pairs = max(1, self.nodes * (self.nodes - 1) // 2) * int(self.frames[-1] or 1)
+        slice_size = min(self.chunk, max(16 * W, (1 << 29) // pairs // W * W))
+        for start in range(first, last, slice_size):
+            index = range(start, min(start + slice_size, last))
+            here = slice(start - first, index.stop - first)
+            x[here], v[here], attributes = self._integrate(index)
+            all_attributes.append(attributes)
+            if progress:
+                progress(len(index))
+        attributes = {
+            name: np.concatenate([a[name] for a in all_attributes]) for name in all_attributes[0]
+        }
+        return self._trajectories(x, v, attributes)
+
+    def write(self, folder: Path, i: int, n: int, progress: Progress | None = None) -> None:
+        """Write the i-th of n shards, unless it is there already."""
+        first, last = self.num * i // n, self.num * (i + 1) // n
+        target = folder / shard_name(i, n)
+        if target.exists():
+            self._check_same(folder, target)
+            if progress:
+                progress(last - first)
+            return
+        part = self.part(i, n, progress)
+        write_shard(folder, part, i, n, drift(self.system, part))
+
+    def _check_same(self, folder: Path, target: Path) -> None:
+        from spacetime_en.data.trajectories import _read_meta
+
+        spec = _read_meta(target)["spec"]
+        if (spec["meta"], spec["steps"]) != (self.meta, self.frames.tolist()):
+            raise InputError(f"{folder}: holds another data set; choose another folder.")
+
+    def _trajectories(self, x: Any, v: Any, attributes: Any) -> Trajectories:
+        times = (self.frames * self.system.dt).astype(np.float64)
+        return Trajectories(x, v, self.frames, times, attributes, self.meta)
+
+    def _integrate(self, index: range) -> tuple[NDArray[Any], NDArray[Any], Attributes]:
+        """The trajectories of `index`: x, v (num, T, N, n) and their attributes."""
+        starts = [
+            self.system.start(rng, self.nodes, self.dims) for rng in _streams(self.seed, index)
+        ]
+        x, v = np.stack([s[0] for s in starts]), np.stack([s[1] for s in starts])
+        attributes = {name: np.stack([start[2][name] for start in starts]) for name in starts[0][2]}
+        return *integrate(self.system, x, v, attributes, self.frames, self.scheme), attributes
+
+
+def _streams(seed: int, index: range) -> Iterator[np.random.Generator]:
+    """For each i, the generator of ``Philox(key=[seed, i])``: one object whose key is moved on.
+
+    (To build a new one takes as long as all that is drawn from it.)
+    """
+    philox = np.random.Philox(key=[seed, 0])
+    generator, start = np.random.Generator(philox), philox.state
+    for i in index:
+        start["state"]["key"][1] = i
+        philox.state = start
+        yield generator
+
+
+def integrate(
+    system: System,
+    x: NDArray[Any],
+    v: NDArray[Any],
+    attributes: Attributes,
+    frames: NDArray[np.int64],
+    scheme: str = "kick-drift",
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Integrate given initial states.
+
+    Args:
+        x, v: (num, N, n), n up to 3.
+        attributes: by name, (num, N) or (num, N, N).
+        frames: numbers of steps at which to keep the state, (T,).
+    Returns: x and v, (num, T, N, n).
+    """
+    num, N, n = x.shape
+    w = system.coupling(attributes, (num, N))
+    inverse_mass = 1 / attributes["mass"] if "mass" in attributes else np.ones((num, N))
+    below = np.tril_indices(N, -1)
+    blocks = -(-num // W)
+
+    def rows(per_run: NDArray[Any]) -> NDArray[Any]:
+        """(num, k) -> (blocks, k W): W runs side by side; the last block is filled with copies."""
+        filled = np.concatenate([per_run, np.repeat(per_run[-1:], blocks * W - num, axis=0)])
+        return np.ascontiguousarray(
+            filled.reshape(blocks, W, -1).transpose(0, 2, 1), dtype=np.float64
+        ).reshape(blocks, -1)
+
+    def flat(vectors: NDArray[Any]) -> NDArray[Any]:
+        return rows(np.pad(vectors, ((0, 0), (0, 0), (0, 3 - n))).reshape(num, 3 * N))
+
+    out = np.empty((2, blocks, len(frames), 3 * N * W))
+    builtin = isinstance(system.law, int)
+    compiled = kernel.integrator(scheme, None if builtin else system.law)  # type: ignore[arg-type]
+    compiled(
+        flat(x),
+        flat(v),
+        rows(w[:, below[0], below[1]]),
+        rows(inverse_mass),
+        system.dt,
+        np.inf if scheme == "adaptive" else float(system.max_force),
+        system.law if builtin else -1,
+        float(system.parameter),
+        frames,
+        *out,
+    )
+    split = out.reshape(2, blocks, len(frames), N, 3, W).transpose(0, 1, 5, 2, 3, 4)
+    x_out, v_out = np.ascontiguousarray(
+        split.reshape(2, blocks * W, len(frames), N, 3)[:, :num, ..., :n]
+    )
+    if not (np.isfinite(x_out).all() and np.isfinite(v_out).all()):
+        raise InputError(
+            f"simulate: a trajectory of {system.name!r} left the numbers; use smaller steps, "
+            "a softer law, or scheme 'adaptive'."
+        )
+    return x_out, v_out

@@ -1,0 +1,277 @@
+"""Forecasting tasks by name: windows split into train, validation and test, checked and cached."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacetime_en.data import egnn_nbody
+from spacetime_en.data.simulation import Progress, simulate
+from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.windows import Targets, Windows
+from spacetime_en.errors import InputError
+
+
+@dataclass(frozen=True)
+class Task:
+    """Windows to learn from, to choose by, and to be judged by.
+
+    A task refuses to exist with targets from which nothing can be learned (see
+    :func:`check_targets`) or with a trajectory in two splits.
+
+    Args:
+        name: of the task.
+        train, val, test: the windows.
+        audit: let bad targets through, for the study of bad data; everything made from the task
+            then carries ``label``.
+    """
+
+    name: str
+    train: Windows
+    val: Windows
+    test: Windows
+    audit: bool = False
+    problems: tuple[str, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        problems = [*_overlaps(self.splits)]
+        for split, windows in self.splits.items():
+            problems += [f"{split}: {problem}" for problem in check_targets(windows)]
+        object.__setattr__(self, "problems", tuple(problems))
+        if problems and not self.audit:
+            raise InputError(f"task {self.name!r}: {problems[0]}")
+
+    @property
+    def splits(self) -> dict[str, Windows]:
+        """The three splits by name."""
+        return {"train": self.train, "val": self.val, "test": self.test}
+
+    @property
+    def label(self) -> str:
+        """The name to print; says so if the task is only fit for an audit."""
+        return f"{self.name} [AUDIT: {'; '.join(self.problems)}]" if self.problems else self.name
+
+    @classmethod
+    def from_trajectories(
+        cls,
+        trajectories: Trajectories,
+        *,
+        length: int | None = None,
+        stride: int | None = None,
+        horizon: int | None = None,
+        counts: tuple[int, int, int] | None = None,
+        name: str = "data",
+        audit: bool = False,
+        **options: Any,
+    ) -> Task:
+        """A task on any trajectories, in their order: 80 % train, 10 % validation, 10 % test.
+
+        With at least ten runs the runs are split; with fewer, time is, and no window reaches over
+        a border.
+
+        Args:
+            trajectories: the data.
+            length, stride, horizon: of the windows, see :class:`Windows`; None: as the frames
+                suggest, see :func:`suggest_windows`.
+            counts: numbers of runs in the three splits, in place of the shares.
+            options: further options of :class:`Windows`.
+        """
+
+        num = len(trajectories)
+        by_time = counts is None and num < 10
+        suggested = suggest_windows(trajectories.steps, share=0.1 if by_time else 1.0)
+        length, stride, horizon = (
+            own if given is None else given
+            for given, own in zip((length, stride, horizon), suggested, strict=True)
+        )
+
+        def windows(**where: Any) -> Windows:
+            return Windows(trajectories, length, stride, horizon, **where, **options)
+
+        if by_time:
+            first, last = int(trajectories.steps[0]), int(trajectories.steps[-1])
+            a, b = (first + int((last - first) * share) for share in (0.8, 0.9))
+            parts = [windows(steps=span) for span in ((first, a), (a + 1, b), (b + 1, last))]
+            return cls(name, parts[0], parts[1], parts[2], audit=audit)
+        ends = np.cumsum(counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10))
+        if ends[-1] > num:
+            raise InputError(f"counts: asks for {ends[-1]} trajectories, there are {num}.")
+        parts = [windows(runs=part) for part in np.split(np.arange(num), ends)[:3]]
+        return cls(name, parts[0], parts[1], parts[2], audit=audit)
+
+
+def suggest_windows(steps: NDArray[np.int64], share: float = 1.0) -> tuple[int, int, int]:
+    """Length, stride and horizon that fit the frames.
+
+    Evenly spaced frames and one far behind them (as :func:`simulate` makes): all of the former in,
+    the last out. Otherwise up to ten neighbouring frames in, the next one out, few enough for
+    several windows in the smallest `share` of the time.
+    """
+    if len(steps) < 2:
+        raise InputError(f"windows: need at least two frames, found {len(steps)}.")
+    gaps = np.diff(steps)
+    if len(steps) > 2 and (gaps[:-1] == gaps[0]).all() and gaps[-1] != gaps[0]:
+        return len(steps) - 1, int(gaps[0]), int(gaps[-1])
+    stride = int(np.bincount(gaps).argmax()) if gaps.max() < 1 << 20 else int(gaps[0])
+    return min(10, max(1, int(share * len(steps) / 2.5))), stride, stride
+
+
+def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
+    """What is wrong with the targets, one sentence each: nothing, for good ones.
+
+    Looks at up to `most` windows. Bad are targets that hold NaN, are all zero, are all the same,
+    or repeat a frame of their own input.
+    """
+    graph, target = windows[: min(len(windows), most)]
+    x = target.x
+    if not (x.isfinite().all() and target.v.isfinite().all()):
+        yield "targets hold NaN or infinite values."
+    elif (x == 0).all():
+        yield (
+            "all target positions are zero; was the target frame ever written? A network that "
+            "outputs 0 would be perfect."
+        )
+    elif len(x) > 1 and (x == x[:1]).all():
+        yield "all targets are the same; there is nothing to forecast."
+    else:
+        repeats = (graph.x == x[:, None]).all(-1).all(-1).any(1).double().mean().item()
+        if repeats > 0.01:
+            yield (
+                f"{repeats:.0%} of the targets equal a frame of their input; the target would be "
+                "given away. Is the horizon right?"
+            )
+
+
+def _overlaps(splits: dict[str, Windows]) -> Iterable[str]:
+    """Windows of two splits that share a frame of a trajectory."""
+    for a, b in (("train", "val"), ("train", "test"), ("val", "test")):
+        one, two = splits[a], splits[b]
+        if one.trajectories is not two.trajectories:
+            continue
+        same_time = one.frames.min() <= two.frames.max() and two.frames.min() <= one.frames.max()
+        if same_time and np.intersect1d(one.runs, two.runs).size:
+            yield f"{a} and {b} share a trajectory, so that the test is known beforehand."
+
+
+# --- by name ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Simulated:
+    """What a named task is made of; every field can be replaced in :func:`load_task`."""
+
+    system: str
+    nodes: int = 5
+    length: int = 10
+    stride: int = 10
+    horizon: int = 10_000
+    counts: tuple[int, int, int] = (16_000, 2_000, 2_000)
+    noise: float = 0.0
+    seed: int = 0
+    scheme: str = "kick-drift"
+
+
+@dataclass(frozen=True)
+class _EGNNBenchmark:
+    """Frame 30 to frame 40 (45, 50) of EGNN's data: horizon 1,000 (1,500, 2,000) steps."""
+
+    horizon: int = 1_000
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        return len(egnn_nbody.TRAIN), len(egnn_nbody.VAL), len(egnn_nbody.TEST)
+
+
+TASKS: dict[str, _Simulated | _EGNNBenchmark] = {
+    "charged": _Simulated("charged"),
+    "charged-noisy": _Simulated("charged", noise=0.5),
+    "gravity": _Simulated("gravity", horizon=1_000),
+    "springs": _Simulated("springs", horizon=1_000),
+    "egnn-nbody": _EGNNBenchmark(),
+}
+
+
+def cache_folder() -> Path:
+    """Where tasks are kept: $SPACETIME_EN_CACHE, or the user's cache folder."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spacetime-en"
+    return Path(os.environ.get("SPACETIME_EN_CACHE", default))
+
+
+def load_task(
+    name: str,
+    *,
+    targets: Targets = "observed",
+    cache: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Task:
+    """A task by name; its data are made on first use, and their checksum is verified afterwards.
+
+    Args:
+        name: ``"charged"``, ``"charged-noisy"``, ``"gravity"``, ``"springs"``, ``"egnn-nbody"``.
+        targets: with noisy observations, against what to measure.
+        cache: folder for the data; None: :func:`cache_folder`.
+        progress: called with the number of trajectories finished since the last call.
+        settings: replace the task's own: ``nodes``, ``horizon``, ``counts``, ``seed``, ...
+    """
+    if name not in TASKS:
+        near = difflib.get_close_matches(name, TASKS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(TASKS)}."
+        raise InputError(f"task: there is no {name!r}; {hint}")
+    recipe = TASKS[name]
+    known = vars(recipe)
+    if unknown := set(settings) - set(known):
+        raise InputError(
+            f"{min(unknown)}: not a setting of task {name!r}, whose settings are: "
+            f"{', '.join(known)}."
+        )
+    recipe = type(recipe)(**(known | settings))
+    folder = cache_folder() if cache is None else Path(cache)
+    if isinstance(recipe, _EGNNBenchmark):
+        return _egnn_task(name, recipe, folder, progress)
+    last = (recipe.length - 1) * recipe.stride
+    save = [*range(0, last + 1, recipe.stride), last + recipe.horizon]
+    key = (
+        f"{recipe.system}-N{recipe.nodes}-L{recipe.length}x{recipe.stride}-H{recipe.horizon}"
+        f"-{sum(recipe.counts)}-seed{recipe.seed}-{recipe.scheme}"
+    )
+    simulate(
+        recipe.system,
+        sum(recipe.counts),
+        nodes=recipe.nodes,
+        save=save,
+        seed=recipe.seed,
+        scheme=recipe.scheme,
+        out=folder / key,
+        progress=progress,
+    )
+    return Task.from_trajectories(
+        Trajectories.open(folder / key, verify=True),
+        length=recipe.length,
+        stride=recipe.stride,
+        horizon=recipe.horizon,
+        counts=recipe.counts,
+        name=name,
+        noise=recipe.noise,
+        noise_seed=recipe.seed,
+        targets=targets,
+    )
+
+
+def _egnn_task(name: str, recipe: _EGNNBenchmark, cache: Path, progress: Progress | None) -> Task:
+    folder = cache / "egnn-nbody"
+    if not folder.exists():
+        egnn_nbody.replay(progress=progress).save(folder)
+    data = Trajectories.open(folder, verify=True)
+    frame_30 = egnn_nbody.FRAMES[0]
+    span = (frame_30, frame_30 + recipe.horizon)  # the one window from frame 30 to its target
+    runs = np.split(np.arange(len(data)), np.cumsum(recipe.counts))[:3]
+    train, val, test = (Windows(data, 1, 1, recipe.horizon, steps=span, runs=part) for part in runs)
+    return Task(name, train, val, test)

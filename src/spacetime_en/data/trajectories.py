@@ -1,0 +1,320 @@
+"""Trajectories: positions and velocities of many runs, in memory or on disk.
+
+On disk a data set is a folder of shards, each a folder of plain ``.npy`` files and a ``meta.json``
+with their checksum. NumPy maps such files into memory, so that a window is read without loading
+the rest, with no further package; a shard is written under a temporary name and renamed when it
+is whole, so that a folder without the temporary name is always complete. A cluster makes shards
+apart; together in one folder they are the data set, there is nothing to merge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacetime_en.errors import InputError
+
+META = "meta.json"
+
+
+class Stacked(Protocol):
+    """An array, or several along their first axis."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __getitem__(self, index: Any) -> NDArray[Any]: ...
+    def __len__(self) -> int: ...
+
+
+class _Concatenated:
+    """Memory-mapped arrays joined along their first axis; only what is asked for is read."""
+
+    def __init__(self, parts: Sequence[NDArray[Any]]) -> None:
+        self.parts = parts
+        self.ends = np.cumsum([len(part) for part in parts])
+        self.shape = (int(self.ends[-1]), *parts[0].shape[1:])
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        """By rows, ``a[rows]``, or by rows and frames of equal shapes, ``a[rows, frames]``."""
+        rows, *rest = index if isinstance(index, tuple) else (index,)
+        rows = np.arange(len(self))[rows]
+        which = np.searchsorted(self.ends, rows, side="right")
+        if rows.ndim == 0:
+            return np.asarray(self.parts[int(which)][(rows - self._start(which), *rest)])
+        out: NDArray[Any] | None = None
+        for part in np.unique(which):
+            here = which == part
+            inner = [np.broadcast_to(r, rows.shape)[here] for r in rest]
+            read = self.parts[part][(rows[here] - self._start(part), *inner)]
+            if out is None:
+                out = np.empty((*rows.shape, *read.shape[1:]), dtype=read.dtype)
+            out[here] = read
+        return np.empty((0, *self.shape[1:])) if out is None else out
+
+    def _start(self, part: Any) -> Any:
+        return self.ends[part] - len(self.parts[part])
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        return np.concatenate(self.parts).astype(dtype or self.parts[0].dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Runs of the same system, with the same nodes at the same times.
+
+    Args:
+        x: positions, (num, T, N, n).
+        v: velocities, (num, T, N, n).
+        steps: the number of time steps done at each frame, (T,), increasing whole numbers.
+        times: the time of each frame, (T,).
+        attributes: what else is known of nodes (num, N) or pairs of nodes (num, N, N), by name:
+            ``charge``, ``mass``, ``spring``, ...
+        meta: where the data come from: system, seed, scheme, units, version, ...
+        box: periodic cell, (n, n) rows, or None.
+    """
+
+    x: Stacked
+    v: Stacked
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    attributes: dict[str, Stacked] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+    box: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def charge(self) -> Stacked:
+        """Charges, (num, N)."""
+        if "charge" not in self.attributes:
+            raise InputError("charge: these trajectories have none.")
+        return self.attributes["charge"]
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.attributes)
+        return f"Trajectories(x={self.x.shape}, steps={_brief(self.steps)}, attributes=[{names}])"
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: Any,
+        v: Any = None,
+        *,
+        times: Any = None,
+        steps: Any = None,
+        attributes: dict[str, Any] | None = None,
+        box: Any = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Trajectories:
+        """From arrays of your own.
+
+        Args:
+            x: positions, (num, T, N, n), or (T, N, n) for a single run.
+            v: velocities of the same shape; None: differences of the frames given (backward, the
+                first frame takes the second's), in a box by the short way.
+            times: (T,); None: the steps.
+            steps: (T,) whole numbers; None: 0, 1, ..., T - 1.
+            attributes: arrays (N,) or (num, N), or of pairs (num, N, N).
+            box: edge lengths (n,), or cell vectors as rows (n, n).
+            meta: anything worth keeping, such as units.
+        """
+        x = np.asarray(x, dtype=float)
+        x = x[None] if x.ndim == 3 else x
+        if x.ndim != 4 or 0 in x.shape:
+            raise InputError(f"x: expected shape (num, T, N, n) or (T, N, n), found {x.shape}.")
+        num, T, N, n = x.shape
+        steps = np.arange(T) if steps is None else np.asarray(steps, dtype=np.int64)
+        times = steps.astype(float) if times is None else np.asarray(times, dtype=float)
+        for name, value in (("steps", steps), ("times", times)):
+            if value.shape != (T,) or not (np.diff(value) > 0).all():
+                raise InputError(f"{name}: expected {T} increasing numbers, found {_brief(value)}.")
+        if box is not None:
+            box = np.asarray(box, dtype=float)
+            box = np.diag(box) if box.ndim == 1 else box
+            if box.shape != (n, n) or np.linalg.det(box) == 0:
+                raise InputError(f"box: expected {n} edge lengths or {n} cell vectors.")
+        if v is None:
+            v = _velocities(x, times, box)
+        v = np.asarray(v, dtype=float)
+        v = v[None] if v.ndim == 3 else v
+        if v.shape != x.shape:
+            raise InputError(f"v: expected the shape of x, {x.shape}, found {v.shape}.")
+        for name, value in (("x", x), ("v", v)):
+            bad = ~np.isfinite(value).all(-1)
+            if bad.any():
+                run, frame, node = np.argwhere(bad)[0].tolist()
+                raise InputError(
+                    f"{name}: NaN or infinite values at run {run}, frame {frame}, node {node} "
+                    f"({int(bad.sum())} in all); mend or cut them out."
+                )
+        spread: dict[str, Stacked] = {}
+        for name, value in (attributes or {}).items():
+            array = np.asarray(value, dtype=float)
+            array = np.broadcast_to(array, (num, N)) if array.shape == (N,) else array
+            if array.shape not in ((num, N), (num, N, N)):
+                raise InputError(
+                    f"{name}: expected shape {(N,)}, {(num, N)} or {(num, N, N)}, "
+                    f"found {array.shape}."
+                )
+            spread[name] = array
+        return cls(x, v, steps, times, spread, dict(meta or {}), box)
+
+    # --- on disk --------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write to a new folder, as one shard."""
+        return write_shard(Path(folder), self, 0, 1)
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], *, verify: bool = False) -> Trajectories:
+        """Open a data set without reading it; `verify` compares its checksums, which reads all."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise InputError(f"{folder}: expected a data set's folder, found none.")
+        found = sorted(p for p in folder.glob("shard-*-of-*") if p.is_dir())
+        if not found:
+            raise InputError(f"{folder}: holds no data set (no shard-*-of-* inside).")
+        metas = [_read_meta(shard) for shard in found]
+        count = metas[0]["shards"]
+        missing = sorted(set(range(count)) - {meta["shard"] for meta in metas})
+        if missing or len(found) != count or any(m["shards"] != count for m in metas):
+            raise InputError(
+                f"{folder}: is not complete: {len(missing)} of {count} shards are missing, the "
+                f"first is {missing[0] if missing else 'of another split'}; make it with "
+                "the same command and --shard."
+            )
+        for shard, meta in zip(found, metas, strict=True):
+            if meta["spec"] != metas[0]["spec"]:
+                raise InputError(f"{shard}: was made with other settings than its neighbours.")
+            if verify and checksum(shard / f"{n}.npy" for n in meta["arrays"]) != meta["checksum"]:
+                raise InputError(
+                    f"{shard}: its checksum does not fit; delete it, and make it again."
+                )
+
+        def joined(name: str) -> Stacked:
+            parts = [_map(shard / f"{name}.npy") for shard in found]
+            return parts[0] if len(parts) == 1 else _Concatenated(parts)
+
+        spec = metas[0]["spec"]
+        own = [name for name in metas[0]["arrays"] if name not in ("x", "v")]
+        box = None if spec.get("box") is None else np.array(spec["box"])
+        return cls(
+            joined("x"),
+            joined("v"),
+            np.array(spec["steps"], dtype=np.int64),
+            np.array(spec["times"]),
+            {name: joined(name) for name in own},
+            spec["meta"] | {"shards": [m["statistics"] for m in metas if m["statistics"]]},
+            box,
+        )
+
+
+def write_shard(
+    folder: Path,
+    part: Trajectories,
+    shard: int,
+    shards: int,
+    statistics: dict[str, Any] | None = None,
+) -> Path:
+    """Write one shard of a data set: to a temporary name first, renamed when it is whole."""
+    target = folder / shard_name(shard, shards)
+    arrays = {"x": part.x, "v": part.v, **part.attributes}
+    with whole_folder(target) as temporary:
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", np.asarray(array), allow_pickle=False)
+        spec = {
+            "steps": part.steps.tolist(),
+            "times": part.times.tolist(),
+            "box": None if part.box is None else part.box.tolist(),
+            "meta": part.meta,
+        }
+        meta = {
+            "shard": shard,
+            "shards": shards,
+            "num": len(part),
+            "arrays": list(arrays),
+            "checksum": checksum(temporary / f"{name}.npy" for name in arrays),
+            "statistics": statistics,
+            "spec": spec,
+        }
+        (temporary / META).write_text(json.dumps(meta, indent=1))
+    return folder
+
+
+def shard_name(shard: int, shards: int) -> str:
+    """The name of a shard's folder."""
+    return f"shard-{shard:05d}-of-{shards:05d}"
+
+
+@contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `target` if the block ends well, and vanishes if not."""
+    if target.exists():
+        raise InputError(f"{target}: exists already; choose another folder or delete it.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        os.replace(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def checksum(files: Iterable[Path]) -> str:
+    """SHA-256 over the contents of the files, in order."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _read_meta(shard: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads((shard / META).read_text())
+        meta["spec"]["steps"], meta["checksum"], meta["arrays"], meta["shards"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{shard / META}: is missing or not a data set's; make it again."
+        ) from None
+    return dict(meta)
+
+
+def _map(path: Path) -> NDArray[Any]:
+    try:
+        return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: is truncated or no array file ({error}).") from None
+
+
+def _velocities(x: NDArray[Any], times: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
+    """Backward differences of observed frames; the first frame takes the second's."""
+    if x.shape[1] < 2:
+        raise InputError("v: velocities by differences need at least two frames; give v.")
+    difference = np.diff(x, axis=1)
+    if box is not None:
+        difference = difference - np.round(difference @ np.linalg.inv(box)) @ box
+    v = difference / np.diff(times)[None, :, None, None]
+    return np.concatenate([v[:, :1], v], axis=1)
+
+
+def _brief(values: NDArray[Any]) -> str:
+    items = [f"{v:g}" for v in values.ravel()]
+    return f"[{', '.join(items if len(items) < 7 else [*items[:3], '...', items[-1]])}]"

@@ -1,0 +1,100 @@
+"""What is in a task: numbers to look at before any model is trained."""
+
+from typing import Any
+
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from spacetime_en.data.tasks import Task
+from spacetime_en.metrics import errors, summary
+from spacetime_en.nn.presets import build_model
+
+BASELINES = {
+    "last_frame": "last-frame",
+    "straight_line": "straight-line",
+    "least_squares_line": "least-squares-line",
+}
+
+
+def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
+    """Shapes, splits, ranges, drift and the errors of what every forecast must beat.
+
+    Errors are on the test windows (at most `most` of them), per window, positions and velocities.
+    """
+    graph, target = task.test[: min(len(task.test), most)]
+    L, N, n = graph.x.shape[1:]
+    description: dict[str, Any] = {
+        "task": task.label,
+        "splits": {name: len(windows) for name, windows in task.splits.items()},
+        "frames": L,
+        "nodes": N,
+        "dims": n,
+        "features": graph.feature_width,
+        "edge_features": graph.edge_width,
+        "time_between_frames": float(graph.times.diff(dim=1).mean()) if L > 1 else None,
+        "horizon": float(graph.horizon.mean()),
+        "largest_position": float(graph.x.abs().max()),
+        "largest_speed": float(graph.v.norm(dim=-1).max()),
+        "largest_target_position": float(target.x.abs().max()),
+        "meta": {k: v for k, v in task.test.trajectories.meta.items() if k != "shards"},
+        "drift": _drift(task),
+    }
+    with torch.no_grad():
+        for key, preset in BASELINES.items():
+            position, velocity = errors(build_model(preset)(graph), target, graph.node_mask)
+            description[key] = {
+                "position_mse": summary(position),
+                "velocity_mse": summary(velocity),
+            }
+    return description
+
+
+def _drift(task: Task) -> Any:
+    """The drift of each conserved quantity, the mean over shards; None if nobody measured it."""
+    shards = task.test.trajectories.meta.get("shards") or []
+    if not shards:
+        return None
+    return {
+        name: {k: sum(s[name][k] for s in shards) / len(shards) for k in shards[0][name]}
+        for name in shards[0]
+    }
+
+
+def show(description: dict[str, Any], console: Console) -> None:
+    """Print a description as tables that fit a terminal."""
+    console.print(f"[bold]{description['task']}[/bold]")
+    splits = ", ".join(f"{name} {count:,}" for name, count in description["splits"].items())
+    console.print(f"windows: {splits}")
+    console.print(
+        f"each: {description['frames']} frames of {description['nodes']} nodes in "
+        f"{description['dims']} dimensions, {description['features']} node feature(s), "
+        f"{description['edge_features']} edge attribute(s)"
+    )
+    between = description["time_between_frames"]
+    console.print(
+        f"time: {'one frame' if between is None else f'{between:g} between frames'}, target "
+        f"{description['horizon']:g} after the last"
+    )
+    console.print(
+        f"largest: |x| {description['largest_position']:.3g}, speed "
+        f"{description['largest_speed']:.3g}, target |x| "
+        f"{description['largest_target_position']:.3g}"
+    )
+    table = Table("to beat (test windows)", "mean", "median", "p90", box=SIMPLE_HEAD)
+    for key in BASELINES:
+        for what in ("position_mse", "velocity_mse"):
+            row = description[key][what]
+            name = f"{key.replace('_', ' ')}, {what.replace('_mse', '')} MSE"
+            table.add_row(name, *(f"{row[k]:.4g}" for k in ("mean", "median", "p90")))
+    console.print(table)
+    if description["drift"]:
+        table = Table("relative drift over the run", "mean", "median", "p90", box=SIMPLE_HEAD)
+        for name, row in description["drift"].items():
+            table.add_row(
+                name.replace("_", " "), *(f"{row[k]:.1e}" for k in ("mean", "median", "p90"))
+            )
+        console.print(table)
+    if "picture" in description:
+        console.print(f"picture: {description['picture']}")

@@ -1,0 +1,134 @@
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from spacetime_en import InputError
+from spacetime_en.data import Trajectories, simulate
+
+X = np.random.default_rng(0).standard_normal((3, 6, 4, 2))
+
+
+def test_arrays_are_taken_with_sensible_defaults():
+    t = Trajectories.from_arrays(X, attributes={"mass": np.arange(4.0)}, meta={"unit": "m"})
+    assert t.steps.tolist() == t.times.tolist() == [0, 1, 2, 3, 4, 5]
+    assert t.attributes["mass"].shape == (3, 4)
+    np.testing.assert_allclose(t.v[:, 3], X[:, 3] - X[:, 2])
+    np.testing.assert_allclose(t.v[:, 0], X[:, 1] - X[:, 0])
+    assert len(Trajectories.from_arrays(X[0])) == 1
+
+
+def test_velocities_by_differences_take_the_short_way_through_a_box():
+    x = np.array([0.9, 0.1, 0.3])[:, None, None]
+    t = Trajectories.from_arrays(x, times=[0, 1, 3], box=[1.0])
+    np.testing.assert_allclose(t.v.ravel(), [0.2, 0.2, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(x=X[0, 0]), r"x: expected shape \(num, T, N, n\)"),
+        (dict(x=X * np.nan), "x: NaN or infinite values at run 0, frame 0, node 0"),
+        (dict(x=X, v=X[:, :2]), "v: expected the shape of x"),
+        (dict(x=X, times=[0, 1, 2, 2, 3, 4]), "times: expected 6 increasing numbers"),
+        (dict(x=X, attributes={"mass": np.ones(3)}), "mass: expected shape"),
+        (dict(x=X, box=[1.0]), "box: expected 2 edge lengths"),
+        (dict(x=X[:, :1]), "v: velocities by differences need at least two frames"),
+    ],
+)
+def test_bad_arrays_are_told_in_one_sentence(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Trajectories.from_arrays(**arguments)
+
+
+def test_what_is_saved_comes_back_without_being_read(tmp_path):
+    t = Trajectories.from_arrays(
+        X, attributes={"charge": np.ones(4)}, box=[5.0, 6.0], meta={"unit": "m"}
+    )
+    t.save(tmp_path / "set")
+    back = Trajectories.open(tmp_path / "set", verify=True)
+    assert isinstance(back.x, np.memmap)
+    assert np.array_equal(back.x, t.x)
+    assert np.array_equal(back.charge, t.charge)
+    assert np.array_equal(back.box, t.box)
+    assert back.meta["unit"] == "m"
+
+
+def test_an_existing_set_is_not_overwritten(tmp_path):
+    t = Trajectories.from_arrays(X)
+    t.save(tmp_path / "set")
+    with pytest.raises(InputError, match="exists already"):
+        t.save(tmp_path / "set")
+
+
+def spoil(shard, how):
+    x = shard / "x.npy"
+    if how == "truncated":
+        x.write_bytes(x.read_bytes()[:-50])
+    elif how == "changed":
+        data = bytearray(x.read_bytes())
+        data[-1] ^= 1
+        x.write_bytes(data)
+    elif how == "without meta":
+        (shard / "meta.json").unlink()
+    elif how == "a pickle":
+        np.save(x, np.array([{}], dtype=object), allow_pickle=True)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("truncated", "truncated or no array|checksum"),
+        ("changed", "its checksum does not fit; delete it"),
+        ("without meta", "meta.json: is missing or not a data set"),
+        ("a pickle", "truncated or no array|checksum"),
+    ],
+)
+def test_spoilt_files_are_told_in_one_sentence(tmp_path, how, message):
+    Trajectories.from_arrays(X).save(tmp_path / "set")
+    spoil(tmp_path / "set" / "shard-00000-of-00001", how)
+    with pytest.raises(InputError, match=message):
+        Trajectories.open(tmp_path / "set", verify=True)
+
+
+def test_folders_without_data_are_told_so(tmp_path):
+    with pytest.raises(InputError, match="holds no data set"):
+        Trajectories.open(tmp_path)
+    with pytest.raises(InputError, match="expected a data set's folder"):
+        Trajectories.open(tmp_path / "nowhere")
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spacetime_en.data.trajectories.np.save", full)
+    with pytest.raises(OSError, match="No space left"):
+        simulate("charged", 4, save=[0, 1], out=tmp_path / "set")
+    assert list((tmp_path / "set").iterdir()) == []
+
+
+def test_a_killed_process_leaves_nothing_that_looks_whole(tmp_path):
+    """Killed while it writes, and run again: the set is complete."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "import numpy as np, time\n"
+        "from spacetime_en.data import simulate, trajectories\n"
+        "save = np.save\n"
+        "def slow(path, *a, **k):\n"
+        "    save(path, *a, **k); print('writing', flush=True); time.sleep(30)\n"
+        "trajectories.np.save = slow\n"
+        f"simulate('charged', 4, save=[0, 1], out=Path({str(tmp_path / 'set')!r}))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"writing\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    with pytest.raises(InputError, match="holds no data set"):
+        Trajectories.open(tmp_path / "set")
+    t = simulate("charged", 4, save=[0, 1], out=tmp_path / "set")
+    assert len(t) == 4

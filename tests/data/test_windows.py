@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+import torch
+
+from spacetime_en import InputError
+from spacetime_en.data import Trajectories, Windows, simulate
+
+
+def counting(runs=3, frames=20):
+    """x counts 100 per run and 1 per step."""
+    x = 100 * np.arange(runs)[:, None] + np.arange(frames)
+    x = np.broadcast_to(x[:, :, None, None], (runs, frames, 2, 1))
+    return Trajectories.from_arrays(x, times=0.5 * np.arange(frames))
+
+
+def test_a_window_is_l_frames_and_the_state_h_steps_later():
+    windows = Windows(counting(), length=3, stride=2, horizon=5)
+    assert len(windows) == 3 * (20 - (4 + 5))
+    graph, target = windows[12]  # run 1, start 1
+    assert graph.x[0, :, 0, 0].tolist() == [101, 103, 105]
+    assert target.x[0, 0, 0] == 110
+    assert graph.times[0].tolist() == [0, 1, 2]
+    assert graph.horizon.tolist() == [2.5]
+
+
+def test_batches_are_the_items_in_order(monkeypatch):
+    windows = Windows(counting(), length=3, stride=2, horizon=5)
+    for limit in (1 << 30, 0):  # kept in memory, and read each time
+        monkeypatch.setattr("spacetime_en.data.windows._IN_MEMORY", limit)
+        graph, target = windows[[5, 0, 32]]
+        for k, i in enumerate((5, 0, 32)):
+            assert torch.equal(graph.x[k], windows[i][0].x[0])
+            assert torch.equal(target.v[k], windows[i][1].v[0])
+        assert len(windows[4:9][0]) == 5
+        assert len(windows[torch.tensor([1, 2])][0]) == 2
+
+
+def test_frames_are_found_by_their_steps():
+    t = simulate("charged", 4)
+    windows = Windows(t, length=10, stride=10, horizon=10_000)
+    assert len(windows) == 4
+    graph, target = windows[2]
+    np.testing.assert_allclose(graph.x[0], t.x[2, :10], rtol=1e-6)
+    np.testing.assert_allclose(target.x[0], t.x[2, 10], rtol=1e-6)
+    assert graph.horizon.item() == pytest.approx(10.0)
+    assert graph.edge_attr[0, 0, 0, 1, 0] == t.charge[2, 0] * t.charge[2, 1]
+    assert graph.features is None  # the paper's: the speed
+
+
+def test_too_few_frames_say_so():
+    with pytest.raises(InputError, match="no window of 10 frames, 3 steps apart, with a target 9"):
+        Windows(counting(), length=10, stride=3, horizon=9)
+
+
+def test_node_attributes_join_the_speed_and_pair_attributes_become_edges():
+    gravity = Windows(simulate("gravity", 2, save=[0, 10, 20]), 2, 10, 10)
+    graph, _ = gravity[1]
+    assert graph.features.shape == (1, 2, 5, 2)
+    torch.testing.assert_close(graph.features[..., 0], graph.v.norm(dim=-1))
+    assert graph.edge_attr is None
+    springs = Windows(simulate("springs", 2, save=[0, 10, 20]), 2, 10, 10)
+    assert springs[0][0].edge_attr.shape == (1, 1, 5, 5, 1)
+
+
+def test_noise_has_its_variance_its_seed_and_is_the_same_in_every_window():
+    t = simulate("charged", 300, save=[0, 10, 20, 30])
+    clean = Windows(t, 2, 10, 10)[:]
+    noisy = Windows(t, 2, 10, 10, noise=0.5)
+    difference = noisy[:][0].x - clean[0].x
+    assert difference.var() == pytest.approx(0.5, rel=0.03)
+    assert (noisy[:][0].v - clean[0].v).var() == pytest.approx(0.5, rel=0.03)
+    # Window 1 starts where window 0 has its second frame; the same observation, the same noise.
+    assert torch.equal(noisy[0][0].x[0, 1], noisy[1][0].x[0, 0])
+    assert torch.equal(noisy[0][1].x[0], noisy[1][0].x[0, 1])  # targets are observed, too
+    assert torch.equal(Windows(t, 2, 10, 10, noise=0.5)[7][0].x, noisy[7][0].x)
+    assert not torch.equal(Windows(t, 2, 10, 10, noise=0.5, noise_seed=1)[7][0].x, noisy[7][0].x)
+    against_truth = Windows(t, 2, 10, 10, noise=0.5, targets="clean")
+    assert torch.equal(against_truth[7][1].x, clean[1].x[7:8])
+    assert torch.equal(against_truth[7][0].x, noisy[7][0].x)
+    with pytest.raises(InputError, match="targets: expected 'observed' or 'clean'"):
+        Windows(t, 2, 10, 10, targets="true")
+
+
+def test_a_box_comes_along():
+    x = np.random.default_rng(0).random((2, 4, 3, 2))
+    graph, _ = Windows(Trajectories.from_arrays(x, box=[1.0, 2.0]), 2, 1, 1)[0]
+    assert graph.box[0].diagonal().tolist() == [1, 2]
