@@ -1,6 +1,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from spacetime_en import PRESETS
@@ -39,6 +40,53 @@ def test_demo_draws_a_picture(monkeypatch, capsys, tmp_path):
     out = run(monkeypatch, capsys, "demo", "--out", str(tmp_path))
     assert "assert_equivariant(model, graph) passed" in out
     assert (tmp_path / "equivariance.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_simulate_in_shards_then_info(monkeypatch, capsys, tmp_path):
+    out = str(tmp_path / "set")
+    common = ("simulate", "charged", "--num", "40", "--out", out)
+    assert "shard 0/2 written" in run(monkeypatch, capsys, *common, "--shard", "0/2")
+    assert "Trajectories(x=(40, 11, 5, 3)" in run(monkeypatch, capsys, *common, "--shard", "1/2")
+    picture = tmp_path / "p.png"
+    text = run(monkeypatch, capsys, "data", "info", out, "--json", "--picture", str(picture))
+    info = json.loads(text)
+    assert info["splits"] == {"train": 32, "val": 4, "test": 4}
+    assert info["horizon"] == pytest.approx(10)
+    assert set(info["straight_line"]["position_mse"]) == {"mean", "median", "p90"}
+    assert info["drift"]["momentum"]["median"] < 1e-3
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(monkeypatch, capsys, "data", "info", out, "--picture", str(picture))
+    assert "last frame, position MSE" in text
+    assert max(map(len, text.splitlines())) <= max(80, len(f"picture: {picture}"), len(out))
+
+
+def test_import_says_what_was_understood(monkeypatch, capsys, tmp_path):
+    x = np.random.default_rng(0).standard_normal((1, 50, 3, 2)).cumsum(1)
+    np.savez(tmp_path / "a.npz", x=x, mass=np.ones(3))
+    out = tmp_path / "set"
+    text = run(monkeypatch, capsys, "data", "import", str(tmp_path / "a.npz"), "--out", str(out))
+    assert "1 run(s) of 50 frames, 3 nodes in 2 dimensions" in text
+    assert "attributes: mass" in text
+    picture = str(tmp_path / "p.png")
+    text = run(monkeypatch, capsys, "data", "info", str(out), "--json", "--picture", picture)
+    assert json.loads(text)["features"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("data", "info", "charge"), "error: task: there is no 'charge'; did you mean 'charged'"),
+        (("data", "import", "nowhere.xyz", "--out", "x"), "error: nowhere.xyz: there is no such"),
+        (("simulate", "planets", "--out", "x"), "error: system: there is no 'planets'"),
+        (("simulate", "charged", "--out", "x", "--shard", "1of2"), "error: shard: expected i/n"),
+    ],
+)
+def test_bad_arguments_end_in_one_line(monkeypatch, arguments, message):
+    monkeypatch.setattr(sys, "argv", ["spacetime", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert str(stop.value).startswith(message)
 
 
 def test_version(monkeypatch, capsys):
