@@ -173,7 +173,7 @@ def data_import(
     unit = found.meta.get("time_unit") or "time units"
     length = found.meta.get("length_unit") or "own units"
     Console().print(
-        f"{out}: {runs} run(s) of {frames} frames, {nodes} nodes in {dims} dimensions,\n"
+        f"{out}:\n{runs} run(s) of {frames} frames, {nodes} nodes in {dims} dimensions,\n"
         f"{step:g} {unit} between frames, lengths in {length},"
         f"\nattributes: {', '.join(found.attributes) or 'none'}, "
         f"{'periodic box' if found.box is not None else 'no box'}."

@@ -44,8 +44,7 @@ def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
             axes.plot(*zip(past[-1], goal, strict=True), color=colour, linestyle=":", linewidth=1)
             axes.scatter(*goal, color=colour, marker="*", s=45)
         axes.set_title(f"test window {int(spread[place])}", fontsize=9)
-        axes.tick_params(labelsize=6)
-        axes.set_aspect("equal")
+        _cube(axes, torch.cat([graph.x[place].flatten(0, 1), target.x[place]]))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     return path
@@ -98,5 +97,15 @@ def _draw(axes: Any, graph: SpacetimeGraph, dots: Forecast, rings: Forecast | No
                 edgecolors="black",
                 linewidths=1,
             )
+    _cube(axes, torch.cat([graph.x[0].flatten(0, 1), dots.x[0]]))
+
+
+def _cube(axes: Any, points: Tensor) -> None:
+    """Equal scales, limits that make a cube around the points (k, n), few ticks."""
+    low, high = points.amin(0), points.amax(0)
+    middle, half = (low + high) / 2, float((high - low).max()) * 0.55
+    for name, centre in zip("xyz", middle.tolist(), strict=False):
+        getattr(axes, f"set_{name}lim")(centre - half, centre + half)
     axes.set_aspect("equal")
+    axes.locator_params(nbins=4)
     axes.tick_params(labelsize=7)
