@@ -1,5 +1,7 @@
 """The drift of energy for every system and scheme: python benchmarks/drift.py."""
 
+import numpy as np
+
 from spacetime_en.data import SYSTEMS, simulate
 from spacetime_en.data.drift import drift
 from spacetime_en.data.kernel import SCHEMES
@@ -11,7 +13,7 @@ def main() -> None:
         row = []
         for scheme in SCHEMES:
             energy = drift(system, simulate(name, 200, save=[0, 5000], scheme=scheme))["energy"]
-            row.append(f"{scheme} {energy['median']:.1e} ({energy['mean']:.1e})")
+            row.append(f"{scheme} {np.median(energy):.1e} ({energy.mean():.1e})")
         print(f"{name:8}", "  ".join(row))
 
 

@@ -105,7 +105,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spacetime_en.data.trajectories.np.save", full)
+    monkeypatch.setattr("spacetime_en.data.trajectories.np.ascontiguousarray", full)
     with pytest.raises(OSError, match="No space left"):
         simulate("charged", 4, save=[0, 1], out=tmp_path / "set")
     assert list((tmp_path / "set").iterdir()) == []
@@ -117,10 +117,10 @@ def test_a_killed_process_leaves_nothing_that_looks_whole(tmp_path):
         "import sys; from pathlib import Path\n"
         "import numpy as np, time\n"
         "from spacetime_en.data import simulate, trajectories\n"
-        "save = np.save\n"
-        "def slow(path, *a, **k):\n"
-        "    save(path, *a, **k); print('writing', flush=True); time.sleep(30)\n"
-        "trajectories.np.save = slow\n"
+        "append = trajectories.ShardWriter.append\n"
+        "def slow(self, part):\n"
+        "    append(self, part); print('writing', flush=True); time.sleep(30)\n"
+        "trajectories.ShardWriter.append = slow\n"
         f"simulate('charged', 4, save=[0, 1], out=Path({str(tmp_path / 'set')!r}))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)

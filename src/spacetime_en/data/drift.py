@@ -3,28 +3,26 @@
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from spacetime_en.data.systems import Attributes, System
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.metrics import summary
 
 
-def drift(system: System, trajectories: Trajectories) -> dict[str, Any]:
+def drift(system: System, trajectories: Trajectories) -> dict[str, NDArray[Any]]:
     """The change of each conserved quantity from the first to the last frame.
 
     Energy is relative to the kinetic plus the absolute potential energy at the start. Momentum and
     angular momentum are relative to the sums of their absolute values.
 
-    Returns: for each quantity mean, median and 90th percentile over the trajectories.
+    Returns: for each quantity the relative change of every trajectory, (num,).
     """
     first, last = (_invariants(system, trajectories, frame) for frame in (0, -1))
     report = {}
     for name, (value, scale) in first.items():
         change = np.abs(last[name][0] - value)
         change = change if change.ndim == 1 else np.linalg.norm(change, axis=-1)
-        report[name] = summary(torch.from_numpy(change / np.maximum(scale, 1e-300)))
+        report[name] = change / np.maximum(scale, 1e-300)
     return report
 
 
@@ -32,7 +30,8 @@ def _invariants(
     system: System, trajectories: Trajectories, frame: int
 ) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Each quantity, (num,) or (num, k), and the scale it is measured against, (num,)."""
-    x, v = np.asarray(trajectories.x)[:, frame], np.asarray(trajectories.v)[:, frame]
+    everyone = slice(None)
+    x, v = trajectories.x[everyone, frame], trajectories.v[everyone, frame]
     num, N, n = x.shape
     attributes: Attributes = {k: np.asarray(a) for k, a in trajectories.attributes.items()}
     m = attributes.get("mass", np.ones((num, N)))

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from spacetime_en.data import kernel
 from spacetime_en.data.drift import drift
 from spacetime_en.data.lanes import W
 from spacetime_en.data.systems import Attributes, System, find_system
-from spacetime_en.data.trajectories import Trajectories, shard_name, write_shard
+from spacetime_en.data.trajectories import ShardWriter, Trajectories, read_meta, shard_name
 from spacetime_en.errors import InputError
+from spacetime_en.metrics import summary
 
 PAPER_STEPS = (*range(0, 100, 10), 10_090)  # ten frames, ten steps apart, and the target
 _CHUNK_BYTES = 1 << 27
@@ -152,41 +154,49 @@ class _Run:
 
     def part(self, i: int, n: int, progress: Progress | None = None) -> Trajectories:
         """The i-th of n equal parts, in memory."""
-        first, last = self.num * i // n, self.num * (i + 1) // n
-        shape = (last - first, len(self.frames), self.nodes, self.dims)
-        x, v = np.empty(shape), np.empty(shape)
-        all_attributes: list[Attributes] = []
-        # Often enough for a live display and a quick interruption, seldom enough to cost nothing.
-        pairs = max(1, self.nodes * (self.nodes - 1) // 2) * int(self.frames[-1] or 1)
-        slice_size = min(self.chunk, max(16 * W, (1 << 29) // pairs // W * W))
-        for start in range(first, last, slice_size):
-            index = range(start, min(start + slice_size, last))
-            here = slice(start - first, index.stop - first)
-            x[here], v[here], attributes = self._integrate(index)
-            all_attributes.append(attributes)
-            if progress:
-                progress(len(index))
-        attributes = {
-            name: np.concatenate([a[name] for a in all_attributes]) for name in all_attributes[0]
-        }
+        pieces = list(self._pieces(i, n, progress))
+        x, v = (np.concatenate([np.asarray(getattr(p, k)) for p in pieces]) for k in ("x", "v"))
+        names = pieces[0].attributes
+        attributes = {k: np.concatenate([p.attributes[k] for p in pieces]) for k in names}
         return self._trajectories(x, v, attributes)
 
     def write(self, folder: Path, i: int, n: int, progress: Progress | None = None) -> None:
-        """Write the i-th of n shards, unless it is there already."""
-        first, last = self.num * i // n, self.num * (i + 1) // n
+        """Write the i-th of n shards piece by piece, unless it is there already."""
+        num = len(self._range(i, n))
         target = folder / shard_name(i, n)
         if target.exists():
             self._check_same(folder, target)
             if progress:
-                progress(last - first)
+                progress(num)
             return
-        part = self.part(i, n, progress)
-        write_shard(folder, part, i, n, drift(self.system, part))
+        changes = []
+        with ShardWriter(folder, i, n, num) as shard:
+            for piece in self._pieces(i, n, progress):
+                shard.append(piece)
+                changes.append(drift(self.system, piece))
+            shard.statistics = {
+                name: summary(torch.from_numpy(np.concatenate([c[name] for c in changes])))
+                for name in changes[0]
+            }
+
+    def _range(self, i: int, n: int) -> range:
+        """The indices of the i-th of n parts."""
+        return range(self.num * i // n, self.num * (i + 1) // n)
+
+    def _pieces(self, i: int, n: int, progress: Progress | None) -> Iterator[Trajectories]:
+        """The i-th of n parts, in pieces of a limited size."""
+        # Often enough for a live display and a quick interruption, seldom enough to cost nothing.
+        pairs = max(1, self.nodes * (self.nodes - 1) // 2) * int(self.frames[-1] or 1)
+        size = min(self.chunk, max(16 * W, (1 << 29) // pairs // W * W))
+        whole = self._range(i, n)
+        for start in range(whole.start, whole.stop, size):
+            index = range(start, min(start + size, whole.stop))
+            yield self._trajectories(*self._integrate(index))
+            if progress:
+                progress(len(index))
 
     def _check_same(self, folder: Path, target: Path) -> None:
-        from spacetime_en.data.trajectories import _read_meta
-
-        spec = _read_meta(target)["spec"]
+        spec = read_meta(target)["spec"]
         if (spec["meta"], spec["steps"]) != (self.meta, self.frames.tolist()):
             raise InputError(f"{folder}: holds another data set; choose another folder.")
 

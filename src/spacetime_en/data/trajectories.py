@@ -15,10 +15,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,7 +178,9 @@ class Trajectories:
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write to a new folder, as one shard."""
-        return write_shard(Path(folder), self, 0, 1)
+        with ShardWriter(Path(folder), 0, 1, len(self)) as shard:
+            shard.append(self)
+        return Path(folder)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, verify: bool = False) -> Trajectories:
@@ -189,7 +191,7 @@ class Trajectories:
         found = sorted(p for p in folder.glob("shard-*-of-*") if p.is_dir())
         if not found:
             raise InputError(f"{folder}: holds no data set (no shard-*-of-* inside).")
-        metas = [_read_meta(shard) for shard in found]
+        metas = [read_meta(shard) for shard in found]
         count = metas[0]["shards"]
         missing = sorted(set(range(count)) - {meta["shard"] for meta in metas})
         if missing or len(found) != count or any(m["shards"] != count for m in metas):
@@ -224,36 +226,62 @@ class Trajectories:
         )
 
 
-def write_shard(
-    folder: Path,
-    part: Trajectories,
-    shard: int,
-    shards: int,
-    statistics: dict[str, Any] | None = None,
-) -> Path:
-    """Write one shard of a data set: to a temporary name first, renamed when it is whole."""
-    target = folder / shard_name(shard, shards)
-    arrays = {"x": part.x, "v": part.v, **part.attributes}
-    with whole_folder(target) as temporary:
-        for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", np.asarray(array), allow_pickle=False)
-        spec = {
+class ShardWriter:
+    """Writes one shard piece by piece; it appears under its name only when it is whole.
+
+    Used as a context manager: ``with ShardWriter(...) as shard: shard.append(part)``.
+
+    Args:
+        folder: of the data set.
+        shard, shards: the number of this shard, and of all.
+        num: how many trajectories it will hold.
+    """
+
+    def __init__(self, folder: Path, shard: int, shards: int, num: int) -> None:
+        self.shard, self.shards, self.num = shard, shards, num
+        self.statistics: dict[str, Any] | None = None
+        self._target = folder / shard_name(shard, shards)
+        self._stack = ExitStack()
+        self._files: dict[str, BinaryIO] = {}
+        self._spec: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._folder = self._stack.enter_context(whole_folder(self._target))
+        return self
+
+    def append(self, part: Trajectories) -> None:
+        """Write further trajectories of the shard."""
+        self._spec = {
             "steps": part.steps.tolist(),
             "times": part.times.tolist(),
             "box": None if part.box is None else part.box.tolist(),
             "meta": part.meta,
         }
-        meta = {
-            "shard": shard,
-            "shards": shards,
-            "num": len(part),
-            "arrays": list(arrays),
-            "checksum": checksum(temporary / f"{name}.npy" for name in arrays),
-            "statistics": statistics,
-            "spec": spec,
-        }
-        (temporary / META).write_text(json.dumps(meta, indent=1))
-    return folder
+        for name, stacked in {"x": part.x, "v": part.v, **part.attributes}.items():
+            array = np.ascontiguousarray(stacked, dtype=np.float64)
+            if name not in self._files:
+                file = self._stack.enter_context((self._folder / f"{name}.npy").open("wb"))
+                shape = (self.num, *array.shape[1:])
+                header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                self._files[name] = file
+            self._files[name].write(array.astype("<f8", copy=False).data)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            for file in self._files.values():
+                file.close()
+            meta = {
+                "shard": self.shard,
+                "shards": self.shards,
+                "num": self.num,
+                "arrays": list(self._files),
+                "checksum": checksum(self._folder / f"{name}.npy" for name in self._files),
+                "statistics": self.statistics,
+                "spec": self._spec,
+            }
+            (self._folder / META).write_text(json.dumps(meta, indent=1))
+        self._stack.__exit__(kind, error, trace)
 
 
 def shard_name(shard: int, shards: int) -> str:
@@ -286,7 +314,8 @@ def checksum(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _read_meta(shard: Path) -> dict[str, Any]:
+def read_meta(shard: Path) -> dict[str, Any]:
+    """What a shard's ``meta.json`` says."""
     try:
         meta = json.loads((shard / META).read_text())
         meta["spec"]["steps"], meta["checksum"], meta["arrays"], meta["shards"]
