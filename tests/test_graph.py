@@ -134,6 +134,14 @@ def test_constant_features_hold_for_every_frame():
     assert (graph.h == mass[:, None]).all()
 
 
+def test_what_is_the_same_in_all_graphs_needs_no_batch_axis():
+    graph = SpacetimeGraph(
+        X, V, features=torch.rand(3, 2), edge_attr=torch.rand(3, 1, 4), neighbours=[[1], [2], [0]]
+    )
+    assert graph.features.shape == (2, 4, 3, 2)
+    assert graph.edge_attr.shape == (2, 1, 3, 1, 4)
+
+
 def test_numpy_and_lists_are_taken_and_cast_to_the_dtype_of_x():
     graph = SpacetimeGraph(X.numpy().astype(np.float64), V.tolist(), horizon=2, times=range(4))
     assert {graph.x.dtype, graph.v.dtype, graph.times.dtype} == {torch.float64}

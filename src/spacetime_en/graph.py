@@ -67,11 +67,11 @@ class SpacetimeGraph(TensorFields):
         x: positions, (B, L, N, n).
         v: velocities, (B, L, N, n), in units of length over those of ``times``.
         features: invariant node features, (B, L, N, d), or (B, N, d) if constant in time
-            (node types, masses). None stands for the paper's feature, the speed |v|; features of
-            your own replace it.
-        edge_attr: edge attributes a_ij, (B, N, K, e), or (B, L, N, K, e) if they change. On a
-            complete graph K = N and the diagonal is not read; with ``neighbours``, entry k of
-            node i belongs to the edge from its k-th neighbour.
+            (node types, masses), or (N, d) if the same in all graphs. None stands for the paper's
+            feature, the speed |v|; features of your own replace it.
+        edge_attr: edge attributes a_ij, (B, N, K, e), or (B, L, N, K, e) if they change, or
+            (N, K, e) if the same in all graphs. On a complete graph K = N and the diagonal is not
+            read; with ``neighbours``, entry k of node i belongs to the edge from its k-th neighbour.
         neighbours: the nodes j whose messages reach node i, (N, K), (B, N, K) or one list per
             frame (B, L, N, K); -1 fills unused places. None: every node sees every other.
         node_mask: (B, N), True where the node exists. None: all do.
@@ -137,15 +137,15 @@ class SpacetimeGraph(TensorFields):
                 f"v: expected velocities of shape {(B, L, N, n)}, found none; to take them from "
                 "differences of frames, use SpacetimeGraph.from_positions(x)."
             )
-        features = real("features", (B, L, N, -1), (B, N, -1))
-        if features is not None and features.ndim == 3:
-            features = features[:, None].expand(B, L, N, -1)
+        features = real("features", (B, L, N, -1), (B, N, -1), (N, -1))
+        if features is not None and features.ndim < 4:
+            features = features.expand(B, N, -1)[:, None].expand(B, L, N, -1)
 
         neighbours = self._canonical_neighbours(x)
         K = N if neighbours is None else neighbours.shape[-1]
-        edge_attr = real("edge_attr", (B, N, K, -1), (B, L, N, K, -1), (B, 1, N, K, -1))
-        if edge_attr is not None and edge_attr.ndim == 4:
-            edge_attr = edge_attr[:, None]
+        edge_attr = real("edge_attr", (B, N, K, -1), (B, L, N, K, -1), (B, 1, N, K, -1), (N, K, -1))
+        if edge_attr is not None and edge_attr.ndim < 5:
+            edge_attr = edge_attr.expand(B, N, K, -1)[:, None]
 
         box = real("box", (n,), (1, n, n), (B, n, n))
         if box is not None:
