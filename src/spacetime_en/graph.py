@@ -71,7 +71,7 @@ class SpacetimeGraph(TensorFields):
             feature, the speed |v|; features of your own replace it.
         edge_attr: edge attributes a_ij, (B, N, K, e), or (B, L, N, K, e) if they change, or
             (N, K, e) if the same in all graphs. On a complete graph K = N and the diagonal is not
-            read; with ``neighbours``, entry k of node i belongs to the edge from its k-th neighbour.
+            read; with ``neighbours``, entry k of node i is for the edge from its k-th neighbour.
         neighbours: the nodes j whose messages reach node i, (N, K), (B, N, K) or one list per
             frame (B, L, N, K); -1 fills unused places. None: every node sees every other.
         node_mask: (B, N), True where the node exists. None: all do.
