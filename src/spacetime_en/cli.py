@@ -102,7 +102,7 @@ def simulate(
         if not (slash and i.isdigit() and n.isdigit()):
             raise InputError(f"shard: expected i/n, such as 0/4, found {shard!r}.")
         part = (int(i), int(n))
-    total = num if part is None else num * (part[0] + 1) // part[1] - num * part[0] // part[1]
+    total = num if part is None else num // max(1, part[1])
     with _progress("trajectories", total) as advance:
         made = simulate(
             system,
@@ -151,7 +151,11 @@ def _task(name: str, progress: Callable[[int], None]) -> "Task":
 
 
 def data_import(
-    file: Positional[Path], out: Path, topology: Path | None = None, select: str | None = None
+    file: Positional[Path],
+    out: Path,
+    topology: Path | None = None,
+    select: str | None = None,
+    time_step: float | None = None,
 ) -> None:
     """Turn a file of trajectories into a data set: npz, H5MD, NRI folders, ASE's and MDAnalysis's.
 
@@ -160,11 +164,12 @@ def data_import(
         out: folder of the data set.
         topology: for MDAnalysis, the file that names the atoms.
         select: for MDAnalysis, which atoms.
+        time_step: between frames, for files that do not tell it.
     """
     from spacetime_en.data.readers import read
     from spacetime_en.data.readers.solar import solar_system
 
-    given = {"topology": topology, "select": select}
+    given = {"topology": topology, "select": select, "time_step": time_step}
     options = {key: value for key, value in given.items() if value is not None}
     found = solar_system() if str(file) == "solar-system" else read(file, **options)
     found.save(out)
@@ -175,7 +180,8 @@ def data_import(
     Console().print(
         f"{out}:\n{runs} run(s) of {frames} frames, {nodes} nodes in {dims} dimensions,\n"
         f"{step:g} {unit} between frames, lengths in {length},"
-        f"\nattributes: {', '.join(found.attributes) or 'none'}, "
+        f"\nvelocities {'from the file' if found.measured_velocities else 'from differences'}, "
+        f"attributes: {', '.join(found.attributes) or 'none'}, "
         f"{'periodic box' if found.box is not None else 'no box'}."
     )
 

@@ -47,6 +47,24 @@ def test_h5md(tmp_path):
     assert t.box[2, 2] == 7
 
 
+def test_h5md_without_boundary_in_another_order_and_with_units(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="the extra `h5md` is not installed")
+    order = np.random.default_rng(0).permuted(np.tile(np.arange(4), (6, 1)), axis=1)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        group = file.create_group("particles/all")
+        group["position/value"] = np.take_along_axis(X[0], order[..., None], axis=1)
+        group["position/time"] = np.arange(6.0)
+        group["position/value"].attrs["unit"] = b"nm"
+        group["position/time"].attrs["unit"] = "ps"
+        group["id/value"] = order
+        group["box/edges"] = np.ones(3)
+        group["box"].attrs["boundary"] = ["none", "none", "none"]
+    t = read(tmp_path / "a.h5")
+    assert np.array_equal(t.x[0], X[0])
+    assert t.box is None
+    assert (t.meta["length_unit"], t.meta["time_unit"]) == ("nm", "ps")
+
+
 def write(tmp_path, how):
     if how == "truncated.npz":
         np.savez(tmp_path / how, x=X)
@@ -71,6 +89,7 @@ def write(tmp_path, how):
         ("wrong.npz", r"expected an array 'x' of positions, found \['y'\]"),
         ("pickle.npz", "holds pickles"),
         ("nan.npz", "NaN or infinite values at run 0"),
+        ("words.npz", "cannot be understood"),
         ("text.h5", "truncated or not in the H5MD layout"),
         ("thing.docx", "no reader for .docx; known are .dcd"),
         ("folder", "neither a data set of this package nor loc_"),

@@ -166,7 +166,7 @@ def test_shards_made_apart_are_the_whole_set(tmp_path):
     rows, frames = np.array([[1, 40]]), np.array([[0, 1]])
     assert np.array_equal(t.v[rows, frames], whole.v[rows, frames])
     assert t.meta["seed"] == 0
-    assert len(t.meta["shards"]) == 3  # the drift of each
+    assert len(t.statistics) == 3  # the drift of each
 
 
 def test_missing_shards_are_named(tmp_path):
@@ -206,13 +206,55 @@ def test_a_shard_is_written_in_pieces(tmp_path, monkeypatch):
     assert done == [8] * 5
     assert np.array_equal(t.x, whole.x)
     assert np.array_equal(t.charge, whole.charge)
-    assert Trajectories.open(tmp_path / "set", verify=True).meta["shards"][0]["energy"]["mean"] > 0
+    assert Trajectories.open(tmp_path / "set", verify=True).statistics[0]["energy"]["mean"] > 0
 
 
 def test_another_data_set_in_the_folder_is_left_alone(tmp_path):
     simulate("charged", 10, save=[0, 20], out=tmp_path / "set")
     with pytest.raises(InputError, match="holds another data set"):
         simulate("charged", 10, save=[0, 20], seed=1, out=tmp_path / "set")
+
+
+@pytest.mark.parametrize(
+    "other", [dict(nodes=7), dict(dims=2), dict(system="gravity"), dict(scheme="verlet")]
+)
+def test_a_set_is_not_gone_on_with_by_another_simulation(tmp_path, other):
+    common = {"system": "charged", "num": 10, "save": [0, 5], "out": tmp_path / "set"}
+    simulate(**common, shard=(0, 2))
+    with pytest.raises(InputError, match="holds another data set"):
+        simulate(**(common | other), shard=(0, 2))
+    with pytest.raises(InputError, match="other settings than its neighbours"):
+        simulate(**(common | other), shard=(1, 2))
+
+
+def test_a_set_begun_in_parts_goes_on_in_as_many(tmp_path):
+    common = {"system": "charged", "num": 10, "save": [0, 5], "out": tmp_path / "set"}
+    simulate(**common, shard=(0, 2))
+    with pytest.raises(InputError, match="holds shards of a set in 2 parts"):
+        simulate(**common, shard=(1, 3))
+    assert len(simulate(**common)) == 10
+    assert len(list((tmp_path / "set").iterdir())) == 2
+
+
+def test_large_seeds_are_all_different():
+    first = [simulate("charged", 1, save=[0], seed=s).x for s in (2**63, 2**63 + 1, 2**64 - 1)]
+    assert not np.array_equal(first[0], first[1])
+    assert not np.array_equal(first[1], first[2])
+    with pytest.raises(InputError, match="seed: expected a whole number"):
+        simulate("charged", 1, save=[0], seed=2**64)
+
+
+def test_a_head_on_collision_ends():
+    """Opposite charges at rest fall into each other: the adaptive scheme must not stand still."""
+    x = np.array([[[0.0, 0, 0], [1.0, 0, 0]]])
+    charge = {"charge": np.array([[1.0, -1.0]])}
+    frames = np.array([0, 3000])
+    out, _ = integrate(SYSTEMS["charged"], x, 0 * x, charge, frames, "adaptive")
+    assert np.isfinite(out).all()
+
+
+def test_without_save_the_last_step_is_kept():
+    assert simulate("charged", 1, steps=150).steps.tolist() == [0, 100, 150]
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,41 @@ def test_bad_targets_are_refused_and_an_audit_is_labelled(how, message):
     assert audit.label.startswith("data [AUDIT: train: ")
 
 
+def test_noise_does_not_hide_bad_targets():
+    with pytest.raises(InputError, match="all target positions are zero"):
+        Task.from_trajectories(spoilt("zero"), noise=0.5)
+
+
+def test_velocities_by_differences_do_not_give_the_target_away():
+    """White noise cannot be forecast: whoever is right has seen the target."""
+    x = np.random.default_rng(0).standard_normal((200, 3, 4, 2))
+    task = Task.from_trajectories(Trajectories.from_arrays(x), length=2, stride=1, horizon=1)
+    graph, target = task.train[:]
+    line = errors(build_model("straight-line")(graph), target)[0]
+    assert summary(line)["mean"] > 1
+    np.testing.assert_allclose(graph.v[:, 0], graph.x[:, 1] - graph.x[:, 0], rtol=1e-5)
+    with pytest.raises(InputError, match="one frame has no differences"):
+        Task.from_trajectories(Trajectories.from_arrays(x), length=1, stride=1, horizon=1)
+
+
+def test_in_a_box_targets_continue_the_path():
+    """Uniform motion through a periodic box: the straight line is exact."""
+    rng = np.random.default_rng(0)
+    x0, v = rng.random((20, 1, 3, 2)), 0.4 * rng.standard_normal((20, 1, 3, 2))
+    times = 0.3 * np.arange(12)
+    x = (x0 + times[:, None, None] * v) % 1.0
+    t = Trajectories.from_arrays(x, np.broadcast_to(v, x.shape), times=times, box=[1.0, 1.0])
+    graph, target = Task.from_trajectories(t, length=3, stride=1, horizon=4).train[:]
+    line = errors(build_model("straight-line")(graph), target)[0]
+    assert line.max() < 1e-8
+    assert (target.x.abs() > 1).any()
+
+
+def test_too_few_runs_and_frames_say_so():
+    with pytest.raises(InputError, match=r"5 runs of 11 frames can be split neither by run"):
+        Task.from_trajectories(simulate("charged", 5))
+
+
 def test_a_trajectory_in_two_splits_is_refused():
     t = simulate("charged", 30)
     spans = ((0, 20), (19, 25), (25, 30))

@@ -27,9 +27,21 @@ def test_velocities_by_differences_take_the_short_way_through_a_box():
     np.testing.assert_allclose(t.v.ravel(), [0.2, 0.2, 0.1])
 
 
+def test_times_that_nobody_gave_fit_positions_and_velocities():
+    v = np.random.default_rng(1).standard_normal((3, 1, 4, 2))
+    x = X[:, :1] + 0.1 * np.arange(6)[:, None, None] * v
+    t = Trajectories.from_arrays(x, np.broadcast_to(v, x.shape))
+    np.testing.assert_allclose(t.times, 0.1 * np.arange(6))
+    assert t.measured_velocities
+    assert not Trajectories.from_arrays(x).measured_velocities
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (dict(x=X, attributes={"v": np.ones(4)}), "attributes: 'v' cannot be the name"),
+        (dict(x=X, attributes={"mass": np.full(4, np.nan)}), "mass: expected finite"),
+        (dict(x=X, steps=np.arange(6) / 2), "steps: expected whole numbers"),
         (dict(x=X[0, 0]), r"x: expected shape \(num, T, N, n\)"),
         (dict(x=X * np.nan), "x: NaN or infinite values at run 0, frame 0, node 0"),
         (dict(x=X, v=X[:, :2]), "v: expected the shape of x"),

@@ -30,8 +30,7 @@ def _invariants(
     system: System, trajectories: Trajectories, frame: int
 ) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Each quantity, (num,) or (num, k), and the scale it is measured against, (num,)."""
-    everyone = slice(None)
-    x, v = trajectories.x[everyone, frame], trajectories.v[everyone, frame]
+    x, v = np.asarray(trajectories.x)[:, frame], np.asarray(trajectories.v)[:, frame]
     num, N, n = x.shape
     attributes: Attributes = {k: np.asarray(a) for k, a in trajectories.attributes.items()}
     m = attributes.get("mass", np.ones((num, N)))

@@ -6,6 +6,7 @@ flat arrays of rows of W numbers: row 3i + k is coordinate k of node i. Planar s
 coordinate that stays 0.
 """
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -132,9 +133,10 @@ def verlet(x, v, w, m, dt, limit, kind, parameter, save, out_x, out_v):
 def adaptive(x, v, w, m, dt, limit, kind, parameter, save, out_x, out_v):
     """Yoshida's fourth-order scheme, with smaller steps in close encounters.
 
-    A step is at most 10 dt, and at most 1/50 of the time in which the closest pair moves by its
-    distance. Every lane has its own step, so that a trajectory does not depend on its neighbours
-    in the block. Arguments as in :func:`kick_drift`; `dt` is still the unit of `save`.
+    A step is at most 10 dt, and at most 1/50 of 1/sqrt(|s| (1/m_i + 1/m_j)) for the stiffest pair,
+    which near a charge is the time of falling into it. Every lane has its own step, so that a
+    trajectory does not depend on its neighbours in the block. Arguments as in :func:`kick_drift`;
+    `dt` is still the unit of `save`.
     """
     nodes = m.shape[1] // W
     for block in prange(x.shape[0]):
@@ -146,6 +148,7 @@ def adaptive(x, v, w, m, dt, limit, kind, parameter, save, out_x, out_v):
             left = splat(dt * (save[k] - done))
             while largest(left) > 0.0:
                 longest = rsqrt(maximum(stiffest, splat(1e-30))) * splat(0.02)
+                longest = maximum(longest, splat(1e-5 * dt))  # through a collision, and on
                 longest = splat(0.0) - maximum(splat(0.0) - longest, splat(-10 * dt))
                 # min(left, longest); exactly what is left at the end, then 0
                 h = splat(0.0) - maximum(splat(0.0) - left, splat(0.0) - longest)
@@ -163,6 +166,7 @@ def adaptive(x, v, w, m, dt, limit, kind, parameter, save, out_x, out_v):
 SCHEMES: dict[str, Any] = {"kick-drift": kick_drift, "verlet": verlet, "adaptive": adaptive}
 
 
+@functools.lru_cache
 def integrator(scheme: str, own_law: Callable[..., Any] | None = None) -> Any:
     """The compiled integrator; for a law of the user's own, compiled anew in this process.
 

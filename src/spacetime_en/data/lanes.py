@@ -1,9 +1,10 @@
 """Eight trajectories in one value: a SIMD type for Numba.
 
 ``Lanes`` is a vector of W float64, one for each of W trajectories that take the same steps side by
-side. Kernels are written with it as if with one number: ``a * b``, ``sqrt(a)``, ``load``,
-``store``. LLVM maps it to whatever vectors the CPU has (AVX-512, AVX2, NEON). Each lane does plain
-IEEE arithmetic, nothing is fused or reordered: the same bits in every lane and on every machine.
+side. Kernels are written with it as if with one number: ``a * b``, ``fma(a, b, c)``, ``rsqrt(a)``,
+``load``, ``store``. LLVM maps it to whatever vectors the CPU has (AVX-512, AVX2, NEON). Each lane
+does plain IEEE arithmetic, and nothing is fused or reordered that is not written so: the same bits
+in every lane and on every machine.
 
 (Left to itself, LLVM vectorises loops over trajectories only behind run-time checks that the
 arrays do not overlap, which for short loops cost as much as the work.)

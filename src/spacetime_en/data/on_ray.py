@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spacetime_en.data.trajectories import find_shards
+
 if TYPE_CHECKING:
     from spacetime_en.data.simulation import Progress, _Run
 
@@ -23,8 +25,9 @@ def write_shards(run: _Run, folder: Path, count: int, progress: Progress | None)
         ray.init(log_to_driver=False, configure_logging=False)
     try:
         workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        # Enough shards to keep all workers busy; never fewer than memory asks for.
-        count = max(count, min(workers, run.num))
+        # Enough shards to keep all workers busy, but the number that was begun with.
+        if not find_shards(folder):
+            count = max(count, min(workers, run.num))
         remote: Any = ray.remote(_write)
         pending = [remote.remote(run, str(folder.resolve()), i, count) for i in range(count)]
         while pending:
@@ -42,4 +45,4 @@ def _write(run: _Run, folder: str, i: int, n: int) -> int:
 
     numba.set_num_threads(1)  # Ray counts one core a task
     run.write(Path(folder), i, n)
-    return run.num * (i + 1) // n - run.num * i // n
+    return len(run.span(i, n))

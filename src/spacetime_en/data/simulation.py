@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,13 @@ from spacetime_en.data import kernel
 from spacetime_en.data.drift import drift
 from spacetime_en.data.lanes import W
 from spacetime_en.data.systems import Attributes, System, find_system
-from spacetime_en.data.trajectories import ShardWriter, Trajectories, read_meta, shard_name
+from spacetime_en.data.trajectories import (
+    ShardWriter,
+    Trajectories,
+    find_shards,
+    read_meta,
+    shard_name,
+)
 from spacetime_en.errors import InputError
 from spacetime_en.metrics import summary
 
@@ -63,14 +70,15 @@ def simulate(
         engine: ``"local"``, all cores of this machine, or ``"ray"``, shards on a Ray cluster (the
             extra ``ray``; needs `out` on a file system that all workers see).
         progress: called with the number of trajectories finished since the last call.
-    Returns: the trajectories; with `out`, mapped from disk (with `shard` and others missing, of
-        that shard alone).
+    Returns: the trajectories; with `out`, mapped from disk (none, as long as other shards are
+        missing).
     """
     found = find_system(system)
     frames = _frames(steps, save)
     for name, value, low in (("num", num, 1), ("nodes", nodes, 1), ("seed", seed, 0)):
-        if not isinstance(value, int | np.integer) or value < low:
+        if not isinstance(value, int | np.integer) or not low <= value < 1 << 64:
             raise InputError(f"{name}: expected a whole number from {low} on, found {value!r}.")
+    num, nodes, seed = int(num), int(nodes), int(seed)
     if dims not in (2, 3):
         raise InputError(f"dims: expected 2 or 3, found {dims!r}.")
     if scheme not in kernel.SCHEMES:
@@ -89,13 +97,17 @@ def simulate(
             raise InputError("out: the ray engine writes shards; give a folder that all see.")
         return run.part(*(shard or (0, 1)), progress=progress)
     folder = Path(out)
+    there = {int(path.name.rsplit("-", 1)[1]) for path in find_shards(folder)}
+    if len(there) > 1 or (shard is not None and there - {shard[1]}):
+        raise InputError(
+            f"{folder}: holds shards of a set in {min(there)} parts; go on with that number, or "
+            "choose another folder."
+        )
     if shard is not None:
         run.write(folder, *shard, progress=progress)
-        try:
-            return Trajectories.open(folder)
-        except InputError:
-            return run.empty()  # other shards are still to come
-    count = max(1, math.ceil(num / run.chunk))
+        whole = len(find_shards(folder)) == shard[1]
+        return Trajectories.open(folder) if whole else run.empty()
+    count = there.pop() if there else max(1, math.ceil(num / run.chunk))
     if engine == "ray":
         from spacetime_en.data.on_ray import write_shards
 
@@ -108,7 +120,9 @@ def simulate(
 
 def _frames(steps: int | None, save: Sequence[int] | None) -> NDArray[np.int64]:
     if save is None:
-        save = PAPER_STEPS if steps is None else range(0, steps + 1, 100)
+        save = PAPER_STEPS if steps is None else sorted({*range(0, steps, 100), steps})
+    if any(step != int(step) for step in save):
+        raise InputError("save: expected whole numbers of steps.")
     frames = np.array(list(save), dtype=np.int64)
     if len(frames) == 0 or frames[0] < 0 or (np.diff(frames) <= 0).any():
         raise InputError("save: expected increasing numbers of steps, from 0 on.")
@@ -132,19 +146,30 @@ class _Run:
     ) -> None:
         self.system, self.num, self.nodes, self.dims = system, num, nodes, dims
         self.frames, self.seed, self.scheme = frames, seed, scheme
-        bytes_each = 16 * len(frames) * nodes * 3
+        # States kept, and couplings in several copies.
+        bytes_each = 32 * len(frames) * nodes * 3 + 40 * nodes * nodes
         self.chunk = max(W, _CHUNK_BYTES // bytes_each // W * W)
 
     @property
     def meta(self) -> dict[str, Any]:
         from spacetime_en import __version__
 
+        system = self.system
+        law: Any = system.law
+        if not isinstance(law, int):  # a fingerprint of the user's own
+            code = law.__code__.co_code + repr(law.__code__.co_consts).encode()
+            law = hashlib.sha256(code).hexdigest()[:16]
         return {
-            "system": self.system.name,
+            "system": system.name,
+            "law": law,
+            "parameter": system.parameter,
+            "max_force": None if np.isinf(system.max_force) else system.max_force,
+            "dt": system.dt,
             "num": self.num,
+            "nodes": self.nodes,
+            "dims": self.dims,
             "seed": self.seed,
             "scheme": self.scheme,
-            "dt": self.system.dt,
             "version": __version__,
         }
 
@@ -162,7 +187,7 @@ class _Run:
 
     def write(self, folder: Path, i: int, n: int, progress: Progress | None = None) -> None:
         """Write the i-th of n shards piece by piece, unless it is there already."""
-        num = len(self._range(i, n))
+        num = len(self.span(i, n))
         target = folder / shard_name(i, n)
         if target.exists():
             self._check_same(folder, target)
@@ -174,12 +199,13 @@ class _Run:
             for piece in self._pieces(i, n, progress):
                 shard.append(piece)
                 changes.append(drift(self.system, piece))
-            shard.statistics = {
-                name: summary(torch.from_numpy(np.concatenate([c[name] for c in changes])))
-                for name in changes[0]
-            }
+            if len(self.frames) > 1:
+                shard.statistics = {
+                    name: summary(torch.from_numpy(np.concatenate([c[name] for c in changes])))
+                    for name in changes[0]
+                }
 
-    def _range(self, i: int, n: int) -> range:
+    def span(self, i: int, n: int) -> range:
         """The indices of the i-th of n parts."""
         return range(self.num * i // n, self.num * (i + 1) // n)
 
@@ -187,8 +213,8 @@ class _Run:
         """The i-th of n parts, in pieces of a limited size."""
         # Often enough for a live display and a quick interruption, seldom enough to cost nothing.
         pairs = max(1, self.nodes * (self.nodes - 1) // 2) * int(self.frames[-1] or 1)
-        size = min(self.chunk, max(16 * W, (1 << 29) // pairs // W * W))
-        whole = self._range(i, n)
+        size = min(self.chunk, max(W, (1 << 29) // pairs // W * W))
+        whole = self.span(i, n)
         for start in range(whole.start, whole.stop, size):
             index = range(start, min(start + size, whole.stop))
             yield self._trajectories(*self._integrate(index))
@@ -197,7 +223,8 @@ class _Run:
 
     def _check_same(self, folder: Path, target: Path) -> None:
         spec = read_meta(target)["spec"]
-        if (spec["meta"], spec["steps"]) != (self.meta, self.frames.tolist()):
+        same = {"version": self.meta["version"]}  # an older version's data are as good
+        if (spec["meta"] | same, spec["steps"]) != (self.meta, self.frames.tolist()):
             raise InputError(f"{folder}: holds another data set; choose another folder.")
 
     def _trajectories(self, x: Any, v: Any, attributes: Any) -> Trajectories:
@@ -219,7 +246,7 @@ def _streams(seed: int, index: range) -> Iterator[np.random.Generator]:
 
     (To build a new one takes as long as all that is drawn from it.)
     """
-    philox = np.random.Philox(key=[seed, 0])
+    philox = np.random.Philox(key=np.array([seed, 0], dtype=np.uint64))
     generator, start = np.random.Generator(philox), philox.state
     for i in index:
         start["state"]["key"][1] = i
@@ -261,7 +288,7 @@ def integrate(
 
     out = np.empty((2, blocks, len(frames), 3 * N * W))
     builtin = isinstance(system.law, int)
-    compiled = kernel.integrator(scheme, None if builtin else system.law)  # type: ignore[arg-type]
+    compiled = kernel.integrator(scheme, None if builtin else system.law)
     compiled(
         flat(x),
         flat(v),

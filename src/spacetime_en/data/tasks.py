@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spacetime_en.data import egnn_nbody
 from spacetime_en.data.simulation import Progress, simulate
-from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.trajectories import Trajectories, find_shards
 from spacetime_en.data.windows import Targets, Windows
 from spacetime_en.errors import InputError
 
@@ -96,13 +96,21 @@ class Task:
             return Windows(trajectories, length, stride, horizon, **where, **options)
 
         if by_time:
+            if len(trajectories.steps) - length < 10:
+                raise InputError(
+                    f"trajectories: {num} runs of {len(trajectories.steps)} frames can be split "
+                    "neither by run (at least ten) nor by time; give more of either."
+                )
             first, last = int(trajectories.steps[0]), int(trajectories.steps[-1])
             a, b = (first + int((last - first) * share) for share in (0.8, 0.9))
             parts = [windows(steps=span) for span in ((first, a), (a + 1, b), (b + 1, last))]
             return cls(name, parts[0], parts[1], parts[2], audit=audit)
         ends = np.cumsum(counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10))
-        if ends[-1] > num:
-            raise InputError(f"counts: asks for {ends[-1]} trajectories, there are {num}.")
+        if ends[-1] > num or (np.diff(ends, prepend=0) < 1).any():
+            raise InputError(
+                f"counts: expected three positive numbers, together at most the {num} runs, "
+                f"found {counts}."
+            )
         parts = [windows(runs=part) for part in np.split(np.arange(num), ends)[:3]]
         return cls(name, parts[0], parts[1], parts[2], audit=audit)
 
@@ -126,16 +134,21 @@ def suggest_windows(steps: NDArray[np.int64], share: float = 1.0) -> tuple[int, 
 def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
     """What is wrong with the targets, one sentence each: nothing, for good ones.
 
-    Looks at up to `most` windows. Bad are targets that hold NaN, are all zero, are all the same,
-    or repeat a frame of their own input.
+    Looks at up to `most` windows, spread over all, before noise. Bad are targets that hold NaN, are
+    all zero, are all the same, or repeat a frame of their own input.
     """
-    graph, target = windows[: min(len(windows), most)]
-    x = target.x
-    if not (x.isfinite().all() and target.v.isfinite().all()):
+    N, n = windows.trajectories.x.shape[2:]
+    fits = max(1, (1 << 28) // (16 * (windows.length + 1) * N * n))  # a quarter of a gigabyte
+    count = min(len(windows), most, fits)
+    spread = np.unique(np.linspace(0, len(windows) - 1, count).astype(int)).tolist()
+    graph, target = windows.without_noise()[spread]
+    x, v = target.x, target.v
+    if not (x.isfinite().all() and v.isfinite().all()):
         yield "targets hold NaN or infinite values."
-    elif (x == 0).all():
+    elif (x == 0).all() or (v == 0).all():
+        what = "positions" if (x == 0).all() else "velocities"
         yield (
-            "all target positions are zero; was the target frame ever written? A network that "
+            f"all target {what} are zero; was the target frame ever written? A network that "
             "outputs 0 would be perfect."
         )
     elif len(x) > 1 and (x == x[:1]).all():
@@ -153,11 +166,17 @@ def _overlaps(splits: dict[str, Windows]) -> Iterable[str]:
     """Windows of two splits that share a frame of a trajectory."""
     for a, b in (("train", "val"), ("train", "test"), ("val", "test")):
         one, two = splits[a], splits[b]
-        if one.trajectories is not two.trajectories:
+        if not _same_data(one.trajectories, two.trajectories):
             continue
         same_time = one.frames.min() <= two.frames.max() and two.frames.min() <= one.frames.max()
         if same_time and np.intersect1d(one.runs, two.runs).size:
             yield f"{a} and {b} share a trajectory, so that the test is known beforehand."
+
+
+def _same_data(a: Trajectories, b: Trajectories) -> bool:
+    """Whether two sets are one, in memory or on disk."""
+    file = getattr(a.x, "filename", None)
+    return a is b or a.x is b.x or (file is not None and file == getattr(b.x, "filename", None))
 
 
 # --- by name ------------------------------------------------------------------------------------
@@ -174,6 +193,7 @@ class _Simulated:
     horizon: int = 10_000
     counts: tuple[int, int, int] = (16_000, 2_000, 2_000)
     noise: float = 0.0
+    noise_seed: int = 0
     seed: int = 0
     scheme: str = "kick-drift"
 
@@ -260,14 +280,14 @@ def load_task(
         counts=recipe.counts,
         name=name,
         noise=recipe.noise,
-        noise_seed=recipe.seed,
+        noise_seed=recipe.noise_seed,
         targets=targets,
     )
 
 
 def _egnn_task(name: str, recipe: _EGNNBenchmark, cache: Path, progress: Progress | None) -> Task:
     folder = cache / "egnn-nbody"
-    if not folder.exists():
+    if not find_shards(folder):
         egnn_nbody.replay(progress=progress).save(folder)
     data = Trajectories.open(folder, verify=True)
     frame_30 = egnn_nbody.FRAMES[0]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +22,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from spacetime_en import geometry
 from spacetime_en.errors import InputError
 
 META = "meta.json"
+DIFFERENCES = "differences"  # meta["velocities"] where v was not measured
 
 
 class Stacked(Protocol):
@@ -58,7 +62,7 @@ class _Concatenated:
         out: NDArray[Any] | None = None
         for part in np.unique(which):
             here = which == part
-            inner = [np.broadcast_to(r, rows.shape)[here] for r in rest]
+            inner = [r if np.ndim(r) == 0 else np.broadcast_to(r, rows.shape)[here] for r in rest]
             read = self.parts[part][(rows[here] - self._start(part), *inner)]
             if out is None:
                 out = np.empty((*rows.shape, *read.shape[1:]), dtype=read.dtype)
@@ -85,6 +89,7 @@ class Trajectories:
             ``charge``, ``mass``, ``spring``, ...
         meta: where the data come from: system, seed, scheme, units, version, ...
         box: periodic cell, (n, n) rows, or None.
+        statistics: what the shards say of themselves, such as the drift of a simulation.
     """
 
     x: Stacked
@@ -94,6 +99,7 @@ class Trajectories:
     attributes: dict[str, Stacked] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
     box: NDArray[np.float64] | None = None
+    statistics: tuple[dict[str, Any], ...] = ()
 
     def __len__(self) -> int:
         return len(self.x)
@@ -104,6 +110,11 @@ class Trajectories:
         if "charge" not in self.attributes:
             raise InputError("charge: these trajectories have none.")
         return self.attributes["charge"]
+
+    @property
+    def measured_velocities(self) -> bool:
+        """Whether v was given, and not taken from differences of frames."""
+        return self.meta.get("velocities") != DIFFERENCES
 
     def __repr__(self) -> str:
         names = ", ".join(self.attributes)
@@ -126,8 +137,9 @@ class Trajectories:
         Args:
             x: positions, (num, T, N, n), or (T, N, n) for a single run.
             v: velocities of the same shape; None: differences of the frames given (backward, the
-                first frame takes the second's), in a box by the short way.
-            times: (T,); None: the steps.
+                first frame takes the second's), in a box by the short way. Windows then take
+                differences of their own frames only.
+            times: (T,); None: the steps, times what makes x and v fit each other if v is given.
             steps: (T,) whole numbers; None: 0, 1, ..., T - 1.
             attributes: arrays (N,) or (num, N), or of pairs (num, N, N).
             box: edge lengths (n,), or cell vectors as rows (n, n).
@@ -138,8 +150,12 @@ class Trajectories:
         if x.ndim != 4 or 0 in x.shape:
             raise InputError(f"x: expected shape (num, T, N, n) or (T, N, n), found {x.shape}.")
         num, T, N, n = x.shape
+        if steps is not None and (np.asarray(steps) != np.floor(steps)).any():
+            raise InputError("steps: expected whole numbers; give the times of frames as times.")
         steps = np.arange(T) if steps is None else np.asarray(steps, dtype=np.int64)
-        times = steps.astype(float) if times is None else np.asarray(times, dtype=float)
+        times = None if times is None else np.asarray(times, dtype=float)
+        guessed = times is None
+        times = steps.astype(float) if times is None else times
         for name, value in (("steps", steps), ("times", times)):
             if value.shape != (T,) or not (np.diff(value) > 0).all():
                 raise InputError(f"{name}: expected {T} increasing numbers, found {_brief(value)}.")
@@ -148,8 +164,10 @@ class Trajectories:
             box = np.diag(box) if box.ndim == 1 else box
             if box.shape != (n, n) or np.linalg.det(box) == 0:
                 raise InputError(f"box: expected {n} edge lengths or {n} cell vectors.")
+        meta = dict(meta or {})
         if v is None:
             v = _velocities(x, times, box)
+            meta["velocities"] = DIFFERENCES
         v = np.asarray(v, dtype=float)
         v = v[None] if v.ndim == 3 else v
         if v.shape != x.shape:
@@ -162,9 +180,16 @@ class Trajectories:
                     f"{name}: NaN or infinite values at run {run}, frame {frame}, node {node} "
                     f"({int(bad.sum())} in all); mend or cut them out."
                 )
+        if guessed and "velocities" not in meta:
+            times = times * _time_step(x, v, steps, box)
+            meta["time_step"] = "fitted to positions and velocities"
         spread: dict[str, Stacked] = {}
         for name, value in (attributes or {}).items():
             array = np.asarray(value, dtype=float)
+            if name in ("x", "v") or not name.isidentifier():
+                raise InputError(f"attributes: {name!r} cannot be the name of one.")
+            if not np.isfinite(array).all():
+                raise InputError(f"{name}: expected finite numbers, found NaN or infinity.")
             array = np.broadcast_to(array, (num, N)) if array.shape == (N,) else array
             if array.shape not in ((num, N), (num, N, N)):
                 raise InputError(
@@ -172,12 +197,14 @@ class Trajectories:
                     f"found {array.shape}."
                 )
             spread[name] = array
-        return cls(x, v, steps, times, spread, dict(meta or {}), box)
+        return cls(x, v, steps, times, spread, meta, box)
 
     # --- on disk --------------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write to a new folder, as one shard."""
+        if find_shards(Path(folder)):
+            raise InputError(f"{folder}: exists already; choose another folder or delete it.")
         with ShardWriter(Path(folder), 0, 1, len(self)) as shard:
             shard.append(self)
         return Path(folder)
@@ -188,7 +215,7 @@ class Trajectories:
         folder = Path(folder)
         if not folder.is_dir():
             raise InputError(f"{folder}: expected a data set's folder, found none.")
-        found = sorted(p for p in folder.glob("shard-*-of-*") if p.is_dir())
+        found = find_shards(folder)
         if not found:
             raise InputError(f"{folder}: holds no data set (no shard-*-of-* inside).")
         metas = [read_meta(shard) for shard in found]
@@ -201,28 +228,36 @@ class Trajectories:
                 "the same command and --shard."
             )
         for shard, meta in zip(found, metas, strict=True):
-            if meta["spec"] != metas[0]["spec"]:
+            if meta["spec"] != metas[0]["spec"] or meta["arrays"] != metas[0]["arrays"]:
                 raise InputError(f"{shard}: was made with other settings than its neighbours.")
-            if verify and checksum(shard / f"{n}.npy" for n in meta["arrays"]) != meta["checksum"]:
+            files = [shard / f"{name}.npy" for name in meta["arrays"]]
+            if verify and checksum(files, meta["spec"]) != meta["checksum"]:
                 raise InputError(
-                    f"{shard}: its checksum does not fit; delete it, and make it again."
+                    f"{shard}: its checksum does not fit; delete it and make it again."
                 )
 
         def joined(name: str) -> Stacked:
             parts = [_map(shard / f"{name}.npy") for shard in found]
+            for part, meta, shard in zip(parts, metas, found, strict=True):
+                if len(part) != meta["num"] or part.shape[1:] != parts[0].shape[1:]:
+                    raise InputError(f"{shard}: {name}.npy has another shape than it should.")
             return parts[0] if len(parts) == 1 else _Concatenated(parts)
 
         spec = metas[0]["spec"]
         own = [name for name in metas[0]["arrays"] if name not in ("x", "v")]
         box = None if spec.get("box") is None else np.array(spec["box"])
+        x, v = joined("x"), joined("v")
+        if x.shape != v.shape or x.shape[1] != len(spec["steps"]):
+            raise InputError(f"{folder}: positions, velocities and steps do not fit each other.")
         return cls(
-            joined("x"),
-            joined("v"),
+            x,
+            v,
             np.array(spec["steps"], dtype=np.int64),
             np.array(spec["times"]),
             {name: joined(name) for name in own},
-            spec["meta"] | {"shards": [m["statistics"] for m in metas if m["statistics"]]},
+            spec["meta"],
             box,
+            tuple(m["statistics"] for m in metas if m["statistics"]),
         )
 
 
@@ -276,7 +311,9 @@ class ShardWriter:
                 "shards": self.shards,
                 "num": self.num,
                 "arrays": list(self._files),
-                "checksum": checksum(self._folder / f"{name}.npy" for name in self._files),
+                "checksum": checksum(
+                    [self._folder / f"{name}.npy" for name in self._files], self._spec
+                ),
                 "statistics": self.statistics,
                 "spec": self._spec,
             }
@@ -304,9 +341,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def checksum(files: Iterable[Path]) -> str:
-    """SHA-256 over the contents of the files, in order."""
-    digest = hashlib.sha256()
+def checksum(files: Iterable[Path], spec: dict[str, Any]) -> str:
+    """SHA-256 over what is known of the data, and the contents of the files, in order."""
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode())
     for path in files:
         with path.open("rb") as file:
             while block := file.read(1 << 22):
@@ -314,15 +351,27 @@ def checksum(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+def find_shards(folder: Path) -> list[Path]:
+    """The whole shards in a folder, in order."""
+    named = re.compile(r"shard-\d{5,}-of-\d{5,}")
+    return sorted(p for p in folder.glob("shard-*-of-*") if named.fullmatch(p.name) and p.is_dir())
+
+
 def read_meta(shard: Path) -> dict[str, Any]:
     """What a shard's ``meta.json`` says."""
     try:
         meta = json.loads((shard / META).read_text())
-        meta["spec"]["steps"], meta["checksum"], meta["arrays"], meta["shards"]
+        fits = (
+            all(isinstance(meta[k], int) for k in ("shard", "shards", "num"))
+            and all(isinstance(name, str) for name in meta["arrays"])
+            and {"steps", "times", "box", "meta"} <= set(meta["spec"])
+            and {"checksum", "statistics"} <= set(meta)
+            and all((shard / f"{name}.npy").is_file() for name in meta["arrays"])
+        )
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{shard / META}: is missing or not a data set's; make it again."
-        ) from None
+        fits = False
+    if not fits:
+        raise InputError(f"{shard / META}: is missing or not a data set's; make it again.")
     return dict(meta)
 
 
@@ -337,11 +386,29 @@ def _velocities(x: NDArray[Any], times: NDArray[Any], box: NDArray[Any] | None) 
     """Backward differences of observed frames; the first frame takes the second's."""
     if x.shape[1] < 2:
         raise InputError("v: velocities by differences need at least two frames; give v.")
-    difference = np.diff(x, axis=1)
-    if box is not None:
-        difference = difference - np.round(difference @ np.linalg.inv(box)) @ box
-    v = difference / np.diff(times)[None, :, None, None]
+    v = np.diff(unwrap(x, box), axis=1) / np.diff(times)[None, :, None, None]
     return np.concatenate([v[:, :1], v], axis=1)
+
+
+def unwrap(x: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
+    """Paths without jumps across the periodic boundary, (..., T, N, n)."""
+    if box is None:
+        return x
+    paths = torch.from_numpy(np.ascontiguousarray(x)).reshape(-1, *x.shape[-3:])
+    cell = torch.from_numpy(np.array(box, dtype=x.dtype)).expand(len(paths), -1, -1)
+    return geometry.unwrap(paths, cell).reshape(x.shape).numpy()
+
+
+def _time_step(
+    x: NDArray[Any], v: NDArray[Any], steps: NDArray[Any], box: NDArray[Any] | None
+) -> float:
+    """The time of a step for which positions and velocities fit best; 1 if none does."""
+    if x.shape[1] < 2:
+        return 1.0
+    moved = np.diff(unwrap(x, box), axis=1)
+    mean_v = (v[:, 1:] + v[:, :-1]) / 2 * np.diff(steps)[None, :, None, None]
+    step = float((moved * mean_v).sum() / max((mean_v * mean_v).sum(), 1e-300))
+    return step if step > 0 else 1.0
 
 
 def _brief(values: NDArray[Any]) -> str:

@@ -1,5 +1,6 @@
 """Cut trajectories into windows: L frames in, the state H steps after the last of them out."""
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal, SupportsIndex
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.trajectories import Trajectories, unwrap
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
@@ -53,6 +54,16 @@ class Windows:
     ) -> None:
         if targets not in ("observed", "clean"):
             raise InputError(f"targets: expected 'observed' or 'clean', found {targets!r}.")
+        for name, value in (("length", length), ("stride", stride), ("horizon", horizon)):
+            if not isinstance(value, int | np.integer) or value < 1:
+                raise InputError(f"{name}: expected a positive whole number, found {value!r}.")
+        if not noise >= 0:
+            raise InputError(f"noise: expected a variance, found {noise!r}.")
+        if length == 1 and not trajectories.measured_velocities:
+            raise InputError(
+                "length: the data have no velocities, and one frame has no differences; use at "
+                "least two frames."
+            )
         self.trajectories = trajectories
         self.length, self.stride, self.horizon = length, stride, horizon
         self.runs = np.arange(len(trajectories)) if runs is None else runs
@@ -113,12 +124,14 @@ class Windows:
         frames = self.frames[index % len(self.frames)]  # (b, L + 1)
         rows = np.broadcast_to(runs[:, None], frames.shape)
         x, v = t.x[rows, frames], t.v[rows, frames]  # (b, L + 1, N, n)
-        clean_x, clean_v = x[:, -1], v[:, -1]
+        if t.box is not None:
+            x = np.stack([self._path(int(run), f) for run, f in zip(runs, frames, strict=True)])
+        target_x, target_v = x[:, -1], v[:, -1]
         if self.noise > 0:
-            noise = np.stack([self._noise(int(r))[:, f] for r, f in zip(runs, frames, strict=True)])
-            x, v = x + noise[:, 0], v + noise[:, 1]
-        if self.targets == "observed":
-            clean_x, clean_v = x[:, -1], v[:, -1]
+            noise = self._noise(runs, t.steps[frames])
+            x, v = x + noise[:, :, 0], v + noise[:, :, 1]
+            if self.targets == "observed":
+                target_x, target_v = x[:, -1], v[:, -1]
         times = t.times[frames]
         graph = SpacetimeGraph(
             self._tensor(x[:, :-1]),
@@ -126,35 +139,68 @@ class Windows:
             box=None if t.box is None else self._tensor(np.asarray(t.box))[None],
             times=self._tensor(times[:, :-1] - times[:, :1]),
             horizon=self._tensor(times[:, -1] - times[:, -2]),
-            **self._attributes(runs, v[:, :-1]),
+            **self._edges(runs),
         )
-        return graph, Forecast(self._tensor(clean_x), self._tensor(clean_v))
+        if not t.measured_velocities:
+            # Differences of this window's own frames: any other frame may be the target.
+            graph = graph.replace(v=SpacetimeGraph.from_positions(graph.x, times=graph.times).v)
+        return self._with_features(graph, runs), Forecast(
+            self._tensor(target_x), self._tensor(target_v)
+        )
 
-    def _noise(self, run: int) -> Any:
-        """(2, T, N, n), the noise of one trajectory: the same in every window that holds it."""
-        _, T, N, n = self.trajectories.x.shape
-        # Another counter than the trajectories' own draws, should the seeds be equal.
-        stream = np.random.Philox(key=[self.noise_seed, run], counter=[0, 0, 0, 1])
-        return np.sqrt(self.noise) * np.random.Generator(stream).standard_normal((2, T, N, n))
+    def _path(self, run: int, frames: NDArray[np.int64]) -> NDArray[Any]:
+        """Positions at `frames`, continuous from the first on, (L + 1, N, n)."""
+        between = np.arange(frames[0], frames[-1] + 1)
+        path = self.trajectories.x[np.full(len(between), run), between]
+        unwrapped = unwrap(path, self.trajectories.box)
+        return np.asarray(unwrapped[frames - frames[0]])
 
-    def _attributes(self, runs: NDArray[np.int64], v: NDArray[Any]) -> dict[str, Any]:
-        """Edge attributes and features of the graphs, from what is known of nodes and pairs."""
-        edges, features = [], []
+    def _noise(self, runs: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[Any]:
+        """The noise of x and v at each step of each run: (b,) and (b, T) -> (b, T, 2, N, n).
+
+        Keyed by run and step, so that an observation has the same noise in every window.
+        """
+        N, n = self.trajectories.x.shape[2:]
+        philox = np.random.Philox(key=np.array([self.noise_seed, 0], dtype=np.uint64))
+        generator, start = np.random.Generator(philox), philox.state
+        out = np.empty((*steps.shape, 2, N, n))
+        for b, run in enumerate(runs):
+            start["state"]["key"][1] = run
+            for k, step in enumerate(steps[b]):
+                # Another counter than the trajectories' own draws, should the seeds be equal.
+                start["state"]["counter"][:] = (0, 0, step, 1)
+                philox.state = start
+                out[b, k] = generator.standard_normal((2, N, n))
+        return np.asarray(np.sqrt(self.noise) * out)
+
+    def _edges(self, runs: NDArray[np.int64]) -> dict[str, Any]:
+        """Edge attributes: products of charges, and whatever is known of pairs."""
+        edges = []
         for name, stacked in self.trajectories.attributes.items():
-            value = stacked[runs]
             if name == "charge":
-                edges.append(value[:, :, None] * value[:, None, :])
-            elif value.ndim == 3:
-                edges.append(value)
-            else:
-                features.append(np.broadcast_to(value[:, None], v.shape[:3]))
-        fields: dict[str, Any] = {}
-        if edges:
-            fields["edge_attr"] = self._tensor(np.stack(edges, axis=-1))
-        if features:
-            speed = np.linalg.norm(v, axis=-1)
-            fields["features"] = self._tensor(np.stack([speed, *features], axis=-1))
-        return fields
+                charge = stacked[runs]
+                edges.append(charge[:, :, None] * charge[:, None, :])
+            elif len(stacked.shape) == 3:
+                edges.append(stacked[runs])
+        return {"edge_attr": self._tensor(np.stack(edges, axis=-1))} if edges else {}
+
+    def _with_features(self, graph: SpacetimeGraph, runs: NDArray[np.int64]) -> SpacetimeGraph:
+        """Join what is known of nodes to their speed."""
+        known = [
+            self._tensor(stacked[runs])[:, None, :, None].expand(*graph.x.shape[:3], 1)
+            for name, stacked in self.trajectories.attributes.items()
+            if name != "charge" and len(stacked.shape) == 2
+        ]
+        return graph.replace(features=torch.cat([graph.h, *known], dim=-1)) if known else graph
+
+    def without_noise(self) -> "Windows":
+        """The same windows of the trajectories themselves."""
+        if self.noise == 0:
+            return self
+        clean = copy.copy(self)
+        clean.__dict__.pop("_kept", None)
+        clean.noise = 0.0
+        return clean
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(array)).to(self.dtype)

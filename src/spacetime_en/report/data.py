@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from spacetime_en.data.drift import drift
+from spacetime_en.data.systems import SYSTEMS
 from spacetime_en.data.tasks import Task
+from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.metrics import errors, summary
 from spacetime_en.nn.presets import build_model
 
@@ -38,7 +42,7 @@ def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
         "largest_position": float(graph.x.abs().max()),
         "largest_speed": float(graph.v.norm(dim=-1).max()),
         "largest_target_position": float(target.x.abs().max()),
-        "meta": {k: v for k, v in task.test.trajectories.meta.items() if k != "shards"},
+        "meta": task.test.trajectories.meta,
         "drift": _drift(task),
     }
     with torch.no_grad():
@@ -51,15 +55,22 @@ def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
     return description
 
 
-def _drift(task: Task) -> Any:
-    """The drift of each conserved quantity, the mean over shards; None if nobody measured it."""
-    shards = task.test.trajectories.meta.get("shards") or []
-    if not shards:
+def _drift(task: Task, most: int = 20_000) -> Any:
+    """The drift of each conserved quantity over up to `most` runs; None for other data."""
+    runs = task.test.trajectories
+    system = SYSTEMS.get(runs.meta.get("system", ""))
+    if system is None or len(runs.steps) < 2:
         return None
-    return {
-        name: {k: sum(s[name][k] for s in shards) / len(shards) for k in shards[0][name]}
-        for name in shards[0]
-    }
+    few = slice(0, most)
+    ends = [0, -1]
+    part = Trajectories(
+        np.stack([runs.x[few, k] for k in ends], axis=1),
+        np.stack([runs.v[few, k] for k in ends], axis=1),
+        runs.steps[ends],
+        runs.times[ends],
+        {name: stacked[few] for name, stacked in runs.attributes.items()},
+    )
+    return {name: summary(torch.from_numpy(c)) for name, c in drift(system, part).items()}
 
 
 def show(description: dict[str, Any], console: Console) -> None:

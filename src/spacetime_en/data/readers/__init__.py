@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -53,7 +54,15 @@ def read(path: str | os.PathLike[str], **options: Any) -> Trajectories:
     else:
         known = ", ".join(sorted(_BY_ENDING))
         raise InputError(f"{path}: no reader for {path.suffix or 'this file'}; known are {known}.")
-    return reader(path, **options)
+    unknown = set(options) - set(inspect.signature(reader).parameters)
+    if unknown:
+        raise InputError(f"{min(unknown)}: not an option for reading {path.name}.")
+    try:
+        return reader(path, **options)
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: cannot be understood ({error}).") from None
 
 
 def _load(module: str, name: str) -> Callable[..., Trajectories]:

@@ -25,10 +25,11 @@ def read_npz(path: Path) -> Trajectories:
     return Trajectories.from_arrays(x, **named, attributes=arrays, meta={"source": path.name})
 
 
-def read_npy_folder(path: Path) -> Trajectories:
+def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
     """``loc_*.npy`` and ``vel_*.npy``, each (num, T, n, N), with ``charges_*`` or ``edges_*``.
 
-    Splits are joined in the order train, valid, test.
+    Splits are joined in the order train, valid, test. The files do not tell the time between
+    frames: give it as `time_step`, or the one that fits positions and velocities best is taken.
     """
     order = {"train": 0, "valid": 1, "test": 2}
     found = sorted(
@@ -56,6 +57,7 @@ def read_npy_folder(path: Path) -> Trajectories:
     return Trajectories.from_arrays(
         x,
         None if v is None else v.swapaxes(2, 3),
+        times=None if time_step is None else time_step * np.arange(x.shape[1]),
         attributes=attributes,
         meta={"source": path.name},
     )

@@ -14,8 +14,8 @@ def read_ase(path: Path, time_step: float | None = None) -> Trajectories:
 
     Args:
         path: the file.
-        time_step: time between frames, in fs; None: frames are numbered, and velocities are
-            differences unless the file has momenta.
+        time_step: time between frames, in fs; None: with momenta in the file, what fits them
+            best, else frames are numbered.
     """
     io = require("ase.io", "ase")
     units = require("ase.units", "ase")
@@ -32,6 +32,10 @@ def read_ase(path: Path, time_step: float | None = None) -> Trajectories:
             "need the same nodes in every frame."
         )
     first = frames[0]
+    if any((atoms.numbers != first.numbers).any() for atoms in frames):
+        raise InputError(f"{path}: the order of the atoms changes from frame to frame.")
+    if first.pbc.all() and any(not np.allclose(a.cell, first.cell) for a in frames):
+        raise InputError(f"{path}: the cell changes from frame to frame; it must stay the same.")
     moving = all(atoms.has("momenta") for atoms in frames)
     v = np.stack([atoms.get_velocities() for atoms in frames]) if moving else None
     times = None if time_step is None else np.arange(len(frames)) * time_step * units.fs

@@ -37,8 +37,11 @@ def read_mdanalysis(
                 (atoms.positions.copy(), atoms.velocities.copy() if step.has_velocities else None)
                 for step in universe.trajectory
             ]
-            dt = float(universe.trajectory.dt)
-            cell = universe.trajectory[0].triclinic_dimensions
+            times = np.array([step.time for step in universe.trajectory], dtype=float)
+            if not (np.diff(times) > 0).all():  # some files have no times
+                times = float(universe.trajectory.dt) * np.arange(len(frames))
+            cells = [step.triclinic_dimensions for step in universe.trajectory]
+            cell = None if any(c is None for c in cells) else np.mean(cells, axis=0)
             masses = atoms.masses if hasattr(atoms, "masses") else None
     except InputError:
         raise
@@ -50,8 +53,15 @@ def read_mdanalysis(
     return Trajectories.from_arrays(
         np.stack([f[0] for f in frames]),
         v,
-        times=dt * np.arange(len(frames)),
+        times=times,
         attributes={} if masses is None else {"mass": masses},
         box=cell if cell is not None and np.linalg.det(cell) > 0 else None,
-        meta={"source": path.name, "select": select, "length_unit": "Å", "time_unit": "ps"},
+        meta={
+            "source": path.name,
+            "select": select,
+            "length_unit": "Å",
+            "time_unit": "ps",
+            # At constant pressure the cell breathes; its mean stands for all frames.
+            "box": "mean over the frames" if cell is not None else None,
+        },
     )
