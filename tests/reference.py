@@ -101,9 +101,24 @@ def layer_norm(vector: Tensor) -> Tensor:
     return torch.stack([(c - mu) / torch.sqrt(var + 1e-5) for c in vector])
 
 
+def sinusoid(t: int, channel: int, width: int) -> float:
+    """App. D."""
+    angle = t / 10_000 ** (2 * (channel // 2) / width)
+    return math.sin(angle) if channel % 2 == 0 else math.cos(angle)
+
+
+def encoding(L: int, width: int) -> Tensor:
+    return torch.tensor([[sinusoid(t, c, width) for c in range(width)] for t in range(L)]).double()
+
+
+def matrices(attention) -> tuple[Tensor, Tensor, Tensor]:
+    return attention.q.weight, attention.k.weight, attention.v.weight
+
+
 def set_forecast(model: SET, h: Tensor, x: Tensor, v: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
     """Algorithms 1 and 2 in eval mode: h (L, N, d), x and v (L, N, n), A (N, N, e)."""
-    L, N, _ = h.shape
+    L, N, d = h.shape
+    n, e = x.shape[-1], A.shape[-1]
     c = model.config
     options = {"scaled": c["scaled"], "causal": c["causal"]}
     A = torch.stack([A] * L)
@@ -112,25 +127,74 @@ def set_forecast(model: SET, h: Tensor, x: Tensor, v: Tensor, A: Tensor) -> tupl
         frames = [egnn(block.egnn, h[t], x[t], v[t], a[t]) for t in range(L)]
         h, x, v = (torch.stack(parts) for parts in zip(*frames, strict=True))
 
+        if "W" in c["encodings"]:
+            h = h + encoding(L, d)[:, None]
+        if "X" in c["encodings"]:
+            x = x + encoding(L, n)[:, None]
+        if "Y" in c["encodings"]:
+            v = v + encoding(L, n)[:, None]
+        if "Z" in c["encodings"]:
+            z = encoding(L, N * N).view(L, N, N, 1)
+            a = torch.cat([a[..., :e] + z, a[..., e:]], dim=-1)
+
         etal = block.temporal
         new_h, new_x, new_v = h.clone(), x.clone(), v.clone()
         for i in range(N):
-            attention = etal.features
-            weights = (attention.q.weight, attention.k.weight, attention.v.weight)
-            new_h[:, i] = qkv_attention(*weights, h[:, i], **options)
-            new_x[:, i] = position_attention(x[:, i], c["step"], **options)
-            new_v[:, i] = velocity_attention(v[:, i], **options)
+            new_h[:, i] = qkv_attention(*matrices(etal.features), h[:, i], **options)
+            if c["equivariant"]:
+                new_x[:, i] = position_attention(x[:, i], c["step"], **options)
+                new_v[:, i] = velocity_attention(v[:, i], **options)
+            else:
+                new_x[:, i] = qkv_attention(*matrices(etal.positions), x[:, i], **options)
+                new_v[:, i] = qkv_attention(*matrices(etal.velocities), v[:, i], **options)
         h, x, v = new_h, new_x, new_v
+        a = edge_attention(c["adjacency"], block.adjacency, a, options)
 
         f = model.feed_forward
-        new_h, new_A = h.clone(), A.clone()
+        new_h, new_x, new_v, new_a = h.clone(), x.clone(), v.clone(), a.clone()
         for t in range(L):
+            normed = a[t].clone()
+            if c["adjacency"] == "nodes":  # App. D: over all N^2 entries of a channel
+                for k in range(e + 1):
+                    normed[..., k] = layer_norm(a[t, ..., k].flatten()).view(N, N)
             for i in range(N):
                 new_h[t, i] = f.f_theta(layer_norm(h[t, i])) + h[t, i]
+                if not c["equivariant"]:
+                    new_x[t, i] = f.f_x(layer_norm(x[t, i])) + x[t, i]
+                    new_v[t, i] = f.f_v(layer_norm(v[t, i])) + v[t, i]
                 for j in range(N):
-                    new_A[t, i, j] = (f.f_a(layer_norm(a[t, i, j])) + a[t, i, j])[:-1]
-        h, A = new_h, new_A
+                    if c["adjacency"] != "nodes":
+                        normed[i, j] = layer_norm(a[t, i, j])
+                    new_a[t, i, j] = f.f_a(normed[i, j]) + a[t, i, j]
+        h, x, v, A = new_h, new_x, new_v, new_a[..., :e]
     return sum(x) / L, sum(v) / L
+
+
+def edge_attention(form: str | None, layer, a: Tensor, options: dict) -> Tensor:
+    """Eqs. 11-12 in the three forms: a (L, N, N, c); the diagonal counts as 0."""
+    if form is None:
+        return a
+    L, N, _, c = a.shape
+    a = a * (1 - torch.eye(N, dtype=a.dtype))[..., None]
+    out = torch.zeros_like(a)
+    weights = matrices(layer.attention)
+    if form == "nodes":
+        for t in range(L):
+            for k in range(c):
+                q, key, v = (a[t, ..., k] @ w.T for w in weights)
+                scale = 1 / math.sqrt(N) if options["scaled"] else 1.0
+                out[t, ..., k] = torch.softmax(scale * q @ key.T, dim=-1) @ v
+        return out
+    pairs = [(i, j) for i in range(N) for j in range(N) if i != j]
+    if form == "flattened":
+        tokens = torch.stack([torch.cat([a[t, i, j] for i, j in pairs]) for t in range(L)])
+        mixed = qkv_attention(*weights, tokens, **options).view(L, len(pairs), c)
+        for k, (i, j) in enumerate(pairs):
+            out[:, i, j] = mixed[:, k]
+    else:
+        for i, j in pairs:
+            out[:, i, j] = qkv_attention(*weights, a[:, i, j], **options)
+    return out
 
 
 def edges(A: Tensor, x: Tensor) -> Tensor:

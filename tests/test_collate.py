@@ -43,7 +43,7 @@ def test_neighbour_lists_are_padded_with_unused_places():
         (particles(neighbours=random_neighbours(4, 2)), "neighbour lists: True and False"),
         (particles(box=[9.0, 9.0, 9.0]), "periodic box"),
         (particles(features=torch.ones(3, 4, 2)), "features of their own"),
-        (SpacetimeGraph(particles().x, particles().v), "edge attribute width e: 0 and 1"),
+        (SpacetimeGraph(particles().x, particles().v), "having edge attributes: False and True"),
     ],
 )
 def test_graphs_that_do_not_fit_together_are_refused(other, message):
@@ -58,6 +58,16 @@ def test_pairs_of_graph_and_target_are_padded_together():
     assert target.x.shape == (3, 4, 3)
     torch.testing.assert_close(target.v[0, :2], targets[0].v[0])
     assert (target.x[~batch.node_mask] == 0).all()
+
+
+@pytest.mark.parametrize("nodes", [2, 9])
+def test_a_target_that_does_not_fit_its_graph_is_refused(nodes):
+    graph = particles(B=1)
+    wrong = Forecast(torch.ones(1, nodes, 3), torch.ones(1, nodes, 3))
+    with pytest.raises(InputError, match=r"the target of graph 0 .*\(1, 4, 3\)"):
+        collate([(graph, wrong)])
+    with pytest.raises(InputError, match="the target of graph 0"):
+        collate([(graph, graph.x[:, -1])])
 
 
 def test_an_empty_list_is_refused():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils import _pytree as pytree
 
-from spacetime_en import Forecast, InputError, SpacetimeGraph, geometry
+from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model, geometry
 from tests.helpers import masked, particles, random_neighbours
 
 X = torch.randn(2, 4, 3, 3, generator=torch.Generator().manual_seed(0))
@@ -171,6 +171,22 @@ def test_velocities_are_differences_of_observed_frames():
     torch.testing.assert_close(graph.v, v.expand_as(x))
 
 
+def test_times_far_from_zero_keep_their_steps():
+    x = 200.0 * torch.arange(4.0)[None, :, None, None]
+    graph = SpacetimeGraph.from_positions(x, times=1.7e9 + 200 * torch.arange(4.0).double())
+    assert graph.v.flatten().tolist() == [1, 1, 1, 1]
+    assert graph.to(dtype=torch.float16).times.dtype == torch.float64
+
+
+def test_edge_attributes_of_missing_frames_are_not_read():
+    edges = torch.zeros(2, 4, 3, 3, 1)
+    edges[0, 2] = torch.nan
+    seen = torch.ones(2, 4, dtype=torch.bool)
+    seen[0, 2] = False
+    graph = SpacetimeGraph(X, V, edge_attr=edges, frame_mask=seen)
+    assert build_model("egnn")(graph).x.isfinite().all()
+
+
 def test_velocities_skip_missing_frames():
     x = torch.arange(5.0)[None, :, None, None] ** 2  # 0, 1, 4, 9, 16
     mask = torch.tensor([[False, True, False, True, True]])
@@ -276,6 +292,7 @@ def test_to_casts_reals_and_keeps_masks_and_indices():
 def test_indexing_picks_graphs():
     graph = particles(B=3)
     assert len(graph) == 3
+    assert len(graph[(0, 2)]) == 2
     assert len(graph[1]) == len(graph[np.int64(1)]) == len(graph[torch.tensor(1)]) == 1
     torch.testing.assert_close(graph[[2, 0]].x, graph.x[[2, 0]])
     torch.testing.assert_close(graph[1:].horizon, graph.horizon[1:])

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from spacetime_en import PRESETS, SET, Forecaster, InputError, LastFrame, Symmetries, build_model
 from tests.helpers import SMALL, particles
@@ -39,6 +40,34 @@ def test_the_folder_follows_the_hubs_layout(model, tmp_path):
 def test_precision_is_kept(model, tmp_path):
     model.double().save_pretrained(tmp_path)
     assert next(SET.from_pretrained(tmp_path).parameters()).dtype == torch.float64
+
+
+def test_each_weight_keeps_its_own_precision_and_buffers_their_kind(tmp_path):
+    class Counted(LastFrame):
+        def __init__(self) -> None:
+            super().__init__()
+            self.single = torch.nn.Parameter(torch.ones(1))
+            self.double_ = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+            self.register_buffer("steps", torch.tensor([3]))
+
+    Counted().save_pretrained(tmp_path)
+    loaded = Counted.from_pretrained(tmp_path)
+    dtypes = (loaded.single.dtype, loaded.double_.dtype, loaded.steps.dtype)
+    assert dtypes == (torch.float32, torch.float64, torch.int64)
+
+
+def test_a_subclass_with_arguments_of_its_own_works_and_comes_back(tmp_path):
+    class Wide(SET):
+        def __init__(self, width: int = 8) -> None:
+            super().__init__(hidden=width, blocks=1)
+
+    model = Wide(16).eval()
+    graph = particles(dtype=torch.float32)
+    model.save_pretrained(tmp_path)
+    loaded = Forecaster.from_pretrained(tmp_path)
+    assert isinstance(loaded, Wide)
+    assert loaded.config == {"width": 16}
+    assert torch.equal(loaded(graph).x, model(graph).x)
 
 
 def test_settings_can_be_replaced_on_loading(model, tmp_path):
@@ -81,17 +110,22 @@ def spoil(path, how):
     elif how == "an old pickle":
         torch.save({"a": torch.ones(1)}, weights, _use_new_zipfile_serialization=False)
     elif how == "of other sizes":
-        SET(**(SMALL | {"hidden": 8})).save_pretrained(weights)
+        save_file(SET(**(SMALL | {"hidden": 8})).state_dict(), weights)  # without our header
+    elif how == "of the same sizes":
+        SET(causal=True, **SMALL).save_pretrained(weights)
     elif how == "of another class":
         build_model("mlp").save_pretrained(path)
     elif how == "with more layers":
-        SET(**(SMALL | {"blocks": 3})).save_pretrained(weights)
+        save_file(SET(**(SMALL | {"blocks": 3})).state_dict(), weights)
     elif how == "without config":
         (path / "config.json").unlink()
     elif how == "with a broken config":
         (path / "config.json").write_text("{")
     elif how == "with an unknown setting":
+        save_file(SET(**SMALL).state_dict(), weights)
         (path / "config.json").write_text('{"model": "SET", "widht": 3}')
+    elif how == "with a config of bytes":
+        (path / "config.json").write_bytes(b"\xff\xfe")
 
 
 @pytest.mark.parametrize(
@@ -103,6 +137,8 @@ def spoil(path, how):
         ("an old pickle", "is a pickle"),
         ("of other sizes", r"another model: for .* expected shape \(.*\), found shape"),
         ("of another class", "holds a model of class 'MLP', expected SET"),
+        ("of the same sizes", "is not the config that model.safetensors was saved with"),
+        ("with a config of bytes", "not valid JSON"),
         ("with more layers", "another model: 'blocks.2.* has no place"),
         ("without config", "config.json is missing"),
         ("with a broken config", "not valid JSON"),

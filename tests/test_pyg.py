@@ -86,6 +86,30 @@ def test_a_complete_graph_stays_complete():
         assert len(collate([graph, back])) == 6
 
 
+def test_a_batch_may_hold_complete_and_sparse_graphs():
+    sparse = torch.tensor([[0, 1, 2], [1, 0, 3]])
+    items = [
+        pyg.Data(pos=torch.randn(4, 3, 2), vel=torch.randn(4, 3, 2), edge_index=sparse),
+        pyg.Data(pos=torch.randn(2, 3, 2), vel=torch.randn(2, 3, 2), edge_index=sparse[:, :2]),
+        pyg.Data(pos=torch.randn(3, 3, 2), vel=torch.randn(3, 3, 2)),
+    ]
+    graph = SpacetimeGraph.from_pyg(items)
+    assert graph.edge_mask.sum((1, 2, 3)).tolist() == [3, 2, 6]
+    for k, item in enumerate(items):
+        alone = SpacetimeGraph.from_pyg(item)
+        model = build_model("egnn", like=graph)
+        n = len(item.pos)
+        torch.testing.assert_close(model(alone).x[0], model(graph).x[k, :n])
+
+
+def test_edges_that_make_no_sense_are_refused():
+    pos = torch.ones(3, 2, 2)
+    with pytest.raises(InputError, match="edge_attr: without edge_index"):
+        SpacetimeGraph.from_pyg(pyg.Data(pos=pos, edge_attr=torch.ones(1, 1)))
+    with pytest.raises(InputError, match="edge_index: expected whole numbers"):
+        SpacetimeGraph.from_pyg(pyg.Data(pos=pos, edge_index=torch.ones(2, 1)))
+
+
 def test_what_changes_over_time_cannot_become_data():
     with pytest.raises(InputError, match="neighbours: changes from frame to frame"):
         particles(neighbours=random_neighbours(4, 2, 3, 3)).to_pyg()

@@ -89,6 +89,14 @@ def test_a_forecast_of_nan_is_not_equivariant():
         assert_equivariant(broken, GRAPH)
 
 
+def test_nan_in_the_velocities_alone_is_noticed():
+    def broken(graph):
+        return Forecast(graph.x[:, -1], graph.v[:, -1] * torch.nan)
+
+    with pytest.raises(AssertionError, match="relative error nan"):
+        assert_equivariant(broken, GRAPH)
+
+
 def test_checks_leave_mode_and_random_state_alone():
     model = build_model("set", hidden=8, blocks=1).double().train()
     torch.manual_seed(3)

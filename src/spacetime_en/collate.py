@@ -32,6 +32,13 @@ def collate(graphs: Sequence[Any]) -> Any:
     items = list(graphs)
     if not items or isinstance(items[0], SpacetimeGraph):
         return _join(items)
+    for i, (graph, target) in enumerate(items):
+        shape = (len(graph), *graph.x.shape[2:])
+        if not isinstance(target, Forecast) or not target.x.shape == target.v.shape == shape:
+            raise InputError(
+                f"collate: the target of graph {i} should be a Forecast with x and v of shape "
+                f"{shape}, found {target!r:.80}."
+            )
     batch = _join([graph for graph, _ in items])
     N = batch.x.shape[2]
     padded = [
@@ -97,7 +104,9 @@ def _kind(graph: SpacetimeGraph) -> dict[str, object]:
         "dtype": graph.x.dtype,
         "having features of their own": graph.features is not None,
         "feature width d": graph.feature_width,
+        "having edge attributes": graph.edge_attr is not None,
         "edge attribute width e": graph.edge_width,
+        "device": graph.x.device,
         "having neighbour lists": graph.neighbours is not None,
         "having a periodic box": graph.box is not None,
     }

@@ -61,7 +61,8 @@ class SpacetimeGraph(TensorFields):
     """A batch of moving point clouds: L observed frames of N nodes in R^n.
 
     Fields may be given as tensors, NumPy arrays or nested lists. Real fields are cast to the
-    dtype of ``x``. Values behind a mask are never read, so they may be anything, NaN too.
+    dtype of ``x``, except ``times``, which are kept in float64. Values behind a mask are never
+    read, so they may be anything, NaN too.
 
     Args:
         x: positions, (B, L, N, n).
@@ -103,7 +104,9 @@ class SpacetimeGraph(TensorFields):
             raise InputError(f"x: expected a floating-point dtype, found {x.dtype}.")
         B, L, N, n = x.shape
 
-        def real(name: str, *shapes: tuple[int, ...]) -> Tensor | None:
+        def real(
+            name: str, *shapes: tuple[int, ...], dtype: torch.dtype = x.dtype
+        ) -> Tensor | None:
             """The field as a tensor like x whose shape is one of `shapes` (-1: any size)."""
             value = getattr(self, name)
             if value is None:
@@ -117,7 +120,7 @@ class SpacetimeGraph(TensorFields):
             if not any(fits):
                 wanted = " or ".join(str(s).replace("-1", "any") for s in shapes)
                 raise InputError(f"{name}: expected shape {wanted}, found {tuple(tensor.shape)}.")
-            return tensor.to(x)
+            return tensor.to(x.device, dtype)
 
         def boolean(name: str, shape: tuple[int, int]) -> Tensor | None:
             value = getattr(self, name)
@@ -153,8 +156,10 @@ class SpacetimeGraph(TensorFields):
                 raise InputError(f"box: expected positive edge lengths, found {box.tolist()}.")
             box = (torch.diag(box) if box.ndim == 1 else box).expand(B, n, n)
 
-        times = real("times", (L,), (B, L))
-        times = torch.arange(L).to(x) if times is None else times
+        # Times may be far from 0 (days, epochs): float32 would lose the steps between them.
+        times = real("times", (L,), (B, L), dtype=torch.float64)
+        times = torch.arange(L, device=x.device) if times is None else times
+        times = times.to(torch.float64)
         horizon = real("horizon", (), (B,))
         horizon = x.new_ones(()) if horizon is None else horizon
 
@@ -225,6 +230,8 @@ class SpacetimeGraph(TensorFields):
                 raise InputError(f"{name}: expected finite numbers, found NaN or infinity.")
         if self.edge_attr is not None:
             bad = ~self.edge_attr.isfinite().all(-1) & self.edge_mask
+            if self.frame_mask is not None and self.edge_attr.shape[1] > 1:
+                bad = bad & self.frame_mask[:, :, None, None]
             if bad.any():
                 graph, _, node, k = bad.nonzero()[0].tolist()
                 raise InputError(
@@ -306,7 +313,7 @@ class SpacetimeGraph(TensorFields):
         x = x.masked_fill(~mask[..., None, None], 0.0)
         step = x.gather(1, _like(this, x)) - x.gather(1, _like(before, x))
         time = plain.times.gather(1, this) - plain.times.gather(1, before)
-        v = step / torch.where(mask, time, 1.0)[..., None, None]
+        v = step / torch.where(mask, time, 1.0)[..., None, None].to(x.dtype)
         return plain._replace(v=v.masked_fill(~mask[..., None, None], 0.0))
 
     @classmethod
@@ -408,6 +415,8 @@ class SpacetimeGraph(TensorFields):
 
     def __getitem__(self, index: SupportsIndex | slice | Tensor | Sequence[int]) -> SpacetimeGraph:
         """The graphs of the batch at `index`, again as a batch."""
+        if isinstance(index, tuple):
+            index = list(index)
         if not isinstance(index, slice | Sequence) and getattr(index, "ndim", 0) == 0:
             index = [operator.index(index)]
         return self._map(lambda t: t[index])

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -141,7 +140,15 @@ def _find(
         missing = [name for name in (CONFIG, WEIGHTS) if not (path / name).is_file()]
         if missing:
             raise InputError(f"{path}: expected {CONFIG} and {WEIGHTS}, {missing[0]} is missing.")
-        text, weights = (path / CONFIG).read_text(), path / WEIGHTS
+        weights = path / WEIGHTS
+        text = (path / CONFIG).read_bytes().decode(errors="replace")
+        with _open_weights(weights) as file:
+            own = (file.metadata() or {}).get("config")
+        if own is not None and _parse(path, text) != _parse(path, own):
+            raise InputError(
+                f"{path}: {CONFIG} is not the config that {WEIGHTS} was saved with: they belong to "
+                f"different models; save again, or load the file {WEIGHTS} alone."
+            )
     elif path.is_file():
         with _open_weights(path) as file:
             text, weights = (file.metadata() or {}).get("config", ""), path
@@ -149,13 +156,17 @@ def _find(
             raise InputError(f"{path}: its header has no config; load the folder it came from.")
     else:
         raise InputError(f"{path}: expected a model folder or file, found nothing there.")
+    return _parse(path, text), weights
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: its config is not valid JSON ({error}).") from None
-    if not isinstance(config, dict):
-        raise InputError(f"{path}: expected a JSON object as config, found {type(config)}.")
-    return config, weights
+    if not isinstance(config, dict) or not isinstance(config.get("model"), str):
+        raise InputError(f"{path}: its config is no JSON object that names a model.")
+    return config
 
 
 def _open_weights(path: Path) -> Any:
@@ -188,11 +199,10 @@ def _load_weights(model: Forecaster, path: Path) -> None:
             )
     if extra := sorted(set(found) - set(wanted)):
         raise InputError(f"{path}: holds the weights of another model: {extra[0]!r} has no place.")
-    # Take the saved precision too, then copy the values in.
-    dtypes = {tensor.dtype for tensor in found.values()}
-    if dtypes and dtypes != {torch.get_default_dtype()}:
-        model.to(dtypes.pop())
-    model.load_state_dict(found)
+    for name, tensor in wanted.items():
+        if found[name].is_floating_point() != tensor.is_floating_point():
+            raise InputError(f"{path}: {name!r} is {found[name].dtype}, expected {tensor.dtype}.")
+    model.load_state_dict(found, assign=True)  # with the precision that each was saved in
 
 
 def _hub() -> Any:

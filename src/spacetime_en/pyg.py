@@ -31,12 +31,13 @@ def from_pyg(data: Data | Sequence[Data]) -> SpacetimeGraph:
     """One ``Data``, a ``Batch``, or a sequence of ``Data`` as one batch of graphs."""
     if hasattr(data, "to_data_list"):
         data = data.to_data_list()
-    if isinstance(data, Sequence):
-        return collate([_graph(item) for item in data])
-    return _graph(data)
+    items = list(data) if isinstance(data, Sequence) else [data]
+    # Dense only if all are complete: graphs of a batch have lists, or have none.
+    complete = all(_is_complete(item) for item in items)
+    return collate([_graph(item, complete) for item in items])
 
 
-def _graph(data: Data) -> SpacetimeGraph:
+def _graph(data: Data, complete: bool) -> SpacetimeGraph:
     pos = getattr(data, "pos", None)
     if pos is None or pos.ndim not in (2, 3):
         found = None if pos is None else tuple(pos.shape)
@@ -46,12 +47,18 @@ def _graph(data: Data) -> SpacetimeGraph:
     if data.x is not None:
         # Two axes: constant in time. Three: one row a frame.
         fields["features"] = data.x[None] if data.x.ndim == 2 else _frames_first(data.x)
+    if data.edge_index is None and data.edge_attr is not None:
+        raise InputError("edge_attr: without edge_index nobody knows whose attributes they are.")
+    if data.edge_index is None and not complete:
+        everyone = torch.cartesian_prod(*[torch.arange(len(pos), device=pos.device)] * 2)
+        data = data.clone()
+        data.edge_index = everyone[everyone[:, 0] != everyone[:, 1]].T
     if data.edge_index is not None:
         attr = data.edge_attr
         if attr is not None and attr.ndim == 1:
             attr = attr[:, None]
         index, rows = neighbours_from_edge_index(data.edge_index, pos.shape[0], attr)
-        if _is_complete(data.edge_index, pos.shape[0]):
+        if complete:
             if attr is not None:
                 source, target = data.edge_index
                 rows = attr.new_zeros(pos.shape[0], pos.shape[0], attr.shape[-1])
@@ -70,9 +77,12 @@ def _graph(data: Data) -> SpacetimeGraph:
     return SpacetimeGraph(x, _frames_first(data.vel), **fields)
 
 
-def _is_complete(edge_index: Tensor, nodes: int) -> bool:
+def _is_complete(data: Data) -> bool:
     """Whether every node is joined to every other, once and in both directions."""
-    source, target = edge_index
+    if data.edge_index is None:
+        return True
+    source, target = data.edge_index
+    nodes = len(data.pos) if getattr(data, "pos", None) is not None else 0
     if len(source) != nodes * (nodes - 1) or bool((source == target).any()):
         return False
     return len((source * nodes + target).unique()) == len(source)
@@ -98,6 +108,8 @@ def neighbours_from_edge_index(
     """
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InputError(f"edge_index: expected shape (2, E), found {tuple(edge_index.shape)}.")
+    if edge_index.is_floating_point():
+        raise InputError(f"edge_index: expected whole numbers, found {edge_index.dtype}.")
     outside = (edge_index < 0) | (edge_index >= nodes)
     if outside.any():
         raise InputError(

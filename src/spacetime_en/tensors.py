@@ -51,7 +51,13 @@ class TensorFields:
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
-        return self._map(lambda t: t.to(device, dtype if t.is_floating_point() else None))
+        keep = ("times",)  # in float64, whatever the rest is in
+        return self._unchecked(
+            {
+                name: t.to(device, dtype if t.is_floating_point() and name not in keep else None)
+                for name, t in self.fields().items()
+            }
+        )
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}={tuple(t.shape)}" for name, t in self.fields().items())

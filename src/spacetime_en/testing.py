@@ -70,7 +70,7 @@ def translation_error(
         # Moved there and back: the rounding of x + b is not the model's fault.
         back = _call(model, moved.translate(-b))
         errors.append(_error(_call(model, moved), back.translate(b), graph.node_mask))
-    return max(errors)
+    return _worst(*errors)
 
 
 def rotation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> float:
@@ -78,9 +78,14 @@ def rotation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> flo
     generator = torch.Generator().manual_seed(seed)
     n = graph.x.shape[-1]
     here = _call(model, graph)
-    return max(
-        _error(_call(model, graph.rotate(q)), here.rotate(q), graph.node_mask)
-        for q in (geometry.random_rotation(n, generator), geometry.random_reflection(n, generator))
+    return _worst(
+        *(
+            _error(_call(model, graph.rotate(q)), here.rotate(q), graph.node_mask)
+            for q in (
+                geometry.random_rotation(n, generator),
+                geometry.random_reflection(n, generator),
+            )
+        )
     )
 
 
@@ -94,7 +99,7 @@ def permutation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> 
         for relabel in (p, torch.arange(len(p), device=p.device).roll(1)):  # the second moves all
             there = graph.permute(relabel)
             errors.append(_error(_call(model, there), here.permute(relabel), there.node_mask))
-    return max(errors)
+    return _worst(*errors)
 
 
 def assert_equivariant(
@@ -157,8 +162,9 @@ def assert_padding_invariant(
     a leak from graph to graph would show.
     """
     larger = _one_larger(graph)
-    batch = _call(_in_eval_mode(model), collate([graph, larger]))
-    alone = _call(_in_eval_mode(model), graph)
+    with _without_dropout(model):
+        batch = _call(model, collate([graph, larger]))
+        alone = _call(model, graph)
     N = graph.x.shape[2]
     inside = Forecast(batch.x[: len(graph), :N], batch.v[: len(graph), :N])
     _judge("padding", _error(inside, alone, graph.node_mask), graph, tolerance)
@@ -211,30 +217,21 @@ def _error(found: Forecast, expected: Forecast, node_mask: Tensor | None) -> flo
     nodes = node_mask.unsqueeze(-1).to(expected.x.dtype)
     centroid = (expected.x * nodes).sum(1, keepdim=True) / nodes.sum(1, keepdim=True)
     spread = (expected.x - centroid)[node_mask]
-    return max(
+    return _worst(
         _relative(found.x[node_mask], expected.x[node_mask], spread),
         _relative(found.v[node_mask], expected.v[node_mask], expected.v[node_mask]),
     )
+
+
+def _worst(*errors: float) -> float:
+    """The largest, and NaN if any is: Python's max would lose it."""
+    return float(torch.tensor(errors, dtype=torch.float64).max())
 
 
 def _relative(found: Tensor, expected: Tensor, scale: Tensor) -> float:
     """max |found - expected| / max |scale|; of a forecast of exact zeros, the absolute error."""
     size = float(scale.abs().max())
     return float((found - expected).abs().max()) / (size or 1.0)
-
-
-def _in_eval_mode(model: Model) -> Model:
-    def called(graph: SpacetimeGraph) -> Forecast:
-        training = isinstance(model, nn.Module) and model.training
-        if training:
-            model.eval()  # type: ignore[attr-defined]
-        try:
-            return model(graph)
-        finally:
-            if training:
-                model.train()  # type: ignore[attr-defined]
-
-    return called
 
 
 @contextmanager

@@ -75,7 +75,9 @@ def write(tmp_path, how):
         np.savez(tmp_path / how, x=np.array([{}], dtype=object))
     elif how == "nan.npz":
         np.savez(tmp_path / how, x=X * np.nan)
-    elif how == "text.h5" or how == "thing.docx":
+    elif how == "words.npz":
+        np.savez(tmp_path / how, x=np.array(["a", "b"]))
+    elif how in ("text.h5", "thing.docx"):
         (tmp_path / how).write_text("hello")
     elif how == "folder":
         (tmp_path / how).mkdir()

@@ -92,7 +92,7 @@ def test_forms_tied_to_n_say_so(form):
         model(particles(neighbours=random_neighbours(4, 2)))
     mask = torch.ones(3, 4, dtype=torch.bool)
     mask[1, 3] = False
-    with pytest.raises(InputError, match="a graph of the batch has 3"):
+    with pytest.raises(InputError, match="a graph of the batch has 3 of 4"):
         model(particles(node_mask=mask))
 
 

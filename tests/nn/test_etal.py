@@ -16,7 +16,7 @@ def series(B=2, N=3, L=5, c=3, seed=0, dtype=torch.float64):
 
 
 def window(t, causal, observed=None):
-    return Window.of(t.transpose(1, 2), observed, causal).visible
+    return Window.of(t.transpose(1, 2), observed, causal)
 
 
 def scale(c, scaled):
@@ -41,7 +41,7 @@ def test_positions_follow_equations_7_and_8(n, scaled, causal, with_weights):
 @pytest.mark.parametrize("n", [1, 3])
 def test_velocities_follow_equations_9_and_10(n, scaled, causal, with_weights):
     v = series(c=n)
-    found, _ = velocity_attention(v, window(v, causal), scale(n, scaled), with_weights)
+    found, _ = velocity_attention(v, window(v, causal).visible, scale(n, scaled), with_weights)
     for b in range(2):
         for i in range(3):
             torch.testing.assert_close(
@@ -56,7 +56,7 @@ def test_features_follow_equations_5_and_6(d, scaled, causal, with_weights):
     torch.manual_seed(0)
     attention = QKVAttention(d, scaled).double()
     h = series(c=d)
-    found, _ = attention(h, window(h, causal), with_weights)
+    found, _ = attention(h, window(h, causal).visible, with_weights)
     weights = (attention.q.weight, attention.k.weight, attention.v.weight)
     for b in range(2):
         for i in range(3):
@@ -82,7 +82,7 @@ def test_attention_maps_are_distributions_over_time(seed, causal):
 def test_the_farthest_frame_gets_the_largest_weight():
     """The sign of Eq. 8 is positive."""
     x = torch.tensor([0.0, 1.0, 3.0]).double()[None, None, :, None]
-    _, beta = position_attention(x, None, 1.0, 0.5, with_weights=True)
+    _, beta = position_attention(x, Window(), 1.0, 0.5, with_weights=True)
     assert beta[0, 0, 0].argmax() == 2
     assert beta[0, 0, 2].argmax() == 0
 
@@ -90,10 +90,10 @@ def test_the_farthest_frame_gets_the_largest_weight():
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_positions_far_from_the_origin_keep_their_digits_in_float32(offset):
     x = (series(dtype=torch.float32) + offset) - offset  # what float32 can hold out there
-    near, _ = position_attention(x, None, 3**-0.5, 0.5, with_weights=False)
-    far, _ = position_attention(x + offset, None, 3**-0.5, 0.5, with_weights=False)
+    near, _ = position_attention(x, Window(), 3**-0.5, 0.5, with_weights=False)
+    far, _ = position_attention(x + offset, Window(), 3**-0.5, 0.5, with_weights=False)
     torch.testing.assert_close(far - offset, near, atol=2e-3 if offset else 1e-6, rtol=0)
-    exact, _ = position_attention(x.double(), None, 3**-0.5, 0.5, with_weights=False)
+    exact, _ = position_attention(x.double(), Window(), 3**-0.5, 0.5, with_weights=False)
     torch.testing.assert_close(near.double(), exact, atol=1e-5, rtol=0)
 
 

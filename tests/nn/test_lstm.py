@@ -38,5 +38,5 @@ def test_a_wrong_n_says_so():
         model(particles(N=4))
     with pytest.raises(InputError, match=r"tied to n = 3 space dimensions, the graph has 2"):
         model(particles(N=5, n=2))
-    with pytest.raises(InputError, match=r"node_mask: .*a graph of the batch has 3"):
+    with pytest.raises(InputError, match=r"node_mask: .*a graph of the batch has 3 of 5"):
         model(masked())

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from spacetime_en import LSTM, PRESETS, SET, InputError, SpacetimeGraph, build_model
+from spacetime_en.nn.egcl import EGCL
 from tests.helpers import particles
 
 # Tables 1-5 of the paper.
@@ -25,6 +26,25 @@ COUNTS = {
 def test_parameter_counts_are_the_papers(preset, nodes, count):
     model = build_model(preset, nodes=nodes)
     assert sum(p.numel() for p in model.parameters()) == count
+
+
+def test_presets_have_the_papers_settings():
+    paper = dict(hidden=128, layers=2, blocks=3, dropout=0.1, features=1, edge_features=1)
+    attention = dict(step=0.5, scaled=True, causal=False, encodings="", residual=True)
+    for preset in ("set", "set-nonequivariant", "set-adjacency", "set-no-temporal"):
+        config = build_model(preset, nodes=5).config
+        assert (paper | attention).items() <= config.items()
+        assert config["equivariant"] == (preset != "set-nonequivariant")
+        assert config["adjacency"] == ("flattened" if preset == "set-adjacency" else None)
+        assert config["temporal"] == (preset != "set-no-temporal")
+    assert paper.items() <= build_model("lstm", nodes=5).config.items()
+    for preset, residual in (("set", True), ("egnn", True), ("lstm", False)):
+        model = build_model(preset, nodes=5)
+        layers = [m for m in model.modules() if isinstance(m, EGCL)]
+        assert len(layers) == (3 if preset == "egnn" else 6)
+        assert all(layer.residual == residual for layer in layers)
+    mlp = [type(m).__name__ for m in build_model("mlp").network]
+    assert mlp == ["Linear", "ReLU"] * 5 + ["Linear"]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -10,6 +10,7 @@
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -77,7 +78,11 @@ class NodeEdgeAttention(nn.Module):
         self, a: Tensor, window: Window, with_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """(B, L, N, N, c) -> the same, and pi (B, L, c, N, N) or None. Time plays no part."""
-        matrices, pi = self.attention(a.movedim(-1, 2), None, with_weights)  # (B, L, c, N, N)
+        edges = 1 - torch.eye(
+            a.shape[2], dtype=a.dtype, device=a.device
+        )  # no node has one to itself
+        matrices = (a * edges.unsqueeze(-1)).movedim(-1, 2)  # (B, L, c, N, N)
+        matrices, pi = self.attention(matrices, None, with_weights)
         return matrices.movedim(2, -1), pi
 
 

@@ -57,7 +57,7 @@ class EGNNForecaster(Forecaster):
         return FULL_SYMMETRY
 
     def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
-        c = self.config
+        c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         units = self.units(graph)
         state = units.enter(graph)
@@ -101,7 +101,7 @@ class MLP(Forecaster):
         return Symmetries(translation=False, rotation=False, permutation=True)
 
     def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
-        c = self.config
+        c = self.settings
         check_dims(graph, c["dims"])
         units = self.units(graph)
         state = units.enter(graph)
@@ -174,7 +174,8 @@ class LeastSquaresLine(Forecaster):
         x_mean = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
         v_mean = mean_over_time(state.v, graph.frame_mask)
         seen = graph.frame_mask
-        times = graph.times if seen is None else graph.times.masked_fill(~seen, 0.0)
+        times = (graph.times - graph.times[:, :1]).to(state.x.dtype)
+        times = times if seen is None else times.masked_fill(~seen, 0.0)
         t_mean = mean_over_time(times[..., None, None], seen)  # (B, 1, 1)
         t = times[..., None, None] - t_mean.unsqueeze(1)  # (B, L, 1, 1)
         # The normal equations: q (mean t^2 + 1) = mean(t x) + mean(v), t centred.

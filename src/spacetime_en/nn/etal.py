@@ -28,7 +28,11 @@ class AttentionMaps(NamedTuple):
 
 
 def position_attention(
-    x: Tensor, visible: Tensor | None, scale: float, step: float, with_weights: bool
+    x: Tensor,
+    window: Window,
+    scale: float,
+    step: float,
+    with_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """xi~(t) = xi(t) + B sum_s beta(t, s) (xi(s) - xi(t)), beta = softmax |xi(t) - xi(s)|^2.
 
@@ -44,13 +48,24 @@ def position_attention(
         step: the factor B of Eq. 7.
     Returns: (B, N, L, n), and beta (B, N, L, L) or None.
     """
-    # Seen from the first frame: far from the origin |xi|^2 would lose all digits in float32.
-    u = x - x[:, :, :1]
+    # Seen from the first observed frame: far away |xi|^2 would lose all digits in float32. Missing
+    # frames are left out of it altogether.
+    u = x - _first_observed(x, window.observed)
+    if window.observed is not None:
+        u = u.masked_fill(~window.observed[:, None, :, None], 0.0)
     q = F.pad(-2 * u, (0, 1), value=1.0)
     k = torch.cat([u, u.square().sum(-1, keepdim=True)], dim=-1)
     # The fused kernel wants values as wide as the keys; the padding column is cut off again.
-    mean, beta = attend(q, k, F.pad(u, (0, 1)), visible, scale, with_weights)
+    mean, beta = attend(q, k, F.pad(u, (0, 1)), window.visible, scale, with_weights)
     return x + step * (mean[..., :-1] - u), beta
+
+
+def _first_observed(x: Tensor, observed: Tensor | None) -> Tensor:
+    """The first frame that was observed, (B, N, L, n) -> (B, N, 1, n)."""
+    if observed is None:
+        return x[:, :, :1]
+    first = observed.int().argmax(1)[:, None, None, None]  # (B, 1, 1, 1)
+    return x.gather(2, first.expand(-1, x.shape[1], 1, x.shape[3]))
 
 
 def velocity_attention(
@@ -94,7 +109,7 @@ class ETAL(nn.Module):
         scale = logit_scale(x.shape[-1], self.scaled)
         h, alpha = self.features(h, visible, with_weights)
         if self.positions is None or self.velocities is None:
-            x, beta = position_attention(x, visible, scale, self.step, with_weights)
+            x, beta = position_attention(x, window, scale, self.step, with_weights)
             v, gamma = velocity_attention(v, visible, scale, with_weights)
         else:
             x, beta = self.positions(x, visible, with_weights)

@@ -37,10 +37,12 @@ class Forecaster(Pretrained, nn.Module):
     """Base class of all models; subclass it to give your own the same signature.
 
     A subclass implements :meth:`forecast` and :attr:`symmetries`. The arguments of its
-    constructor are recorded in ``config``, so that it can be saved and loaded.
+    constructor are recorded in ``config``, so that it can be saved and loaded; ``settings`` holds
+    those of its base classes as well.
     """
 
     config: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -53,11 +55,13 @@ class Forecaster(Pretrained, nn.Module):
 
         @functools.wraps(init)
         def recording_init(self: Any, *args: Any, **kw: Any) -> None:
+            bound = signature.bind(self, *args, **kw)
+            bound.apply_defaults()
+            _, *arguments = bound.arguments.items()
             if "config" not in vars(self):  # the outermost class: its arguments fix its bases'
-                bound = signature.bind(self, *args, **kw)
-                bound.apply_defaults()
-                _, *arguments = bound.arguments.items()
                 object.__setattr__(self, "config", dict(arguments))
+            # What a base class reads of itself are its own arguments, not a subclass's.
+            object.__setattr__(self, "settings", vars(self).get("settings", {}) | dict(arguments))
             init(self, *args, **kw)
 
         cls.__init__ = recording_init  # type: ignore[method-assign]
@@ -80,7 +84,7 @@ class Forecaster(Pretrained, nn.Module):
 
     def units(self, graph: SpacetimeGraph) -> Units:
         """The units and the origin in which this model sees `graph`."""
-        length, time = self.config["length_scale"], self.config["time_scale"]
+        length, time = self.settings["length_scale"], self.settings["time_scale"]
         return Units.of(graph, length, time, centred=self.symmetries.translation)
 
     @overload
@@ -155,13 +159,18 @@ def check_nodes(graph: SpacetimeGraph, nodes: int) -> None:
             f"x: this model is tied to N = {nodes} nodes, the graph has {N}; "
             f"build it with nodes={N}."
         )
+    check_no_padding(graph, f"this model is tied to N = {nodes} nodes")
+
+
+def check_no_padding(graph: SpacetimeGraph, why: str) -> None:
+    """Refuse graphs with padded nodes."""
     # (While tracing, the mask has no values to look at.)
     if graph.node_mask is not None and not torch.compiler.is_compiling():
         counts = graph.node_mask.sum(1)
-        if (counts != nodes).any():
+        if (counts != graph.x.shape[2]).any():
             raise InputError(
-                f"node_mask: this model is tied to N = {nodes} nodes, but a graph of the batch "
-                f"has {int(counts.min())}."
+                f"node_mask: {why}, but a graph of the batch has {int(counts.min())} of "
+                f"{graph.x.shape[2]}."
             )
 
 
@@ -190,5 +199,5 @@ def check_sizes(**sizes: int) -> None:
 def check_scales(**scales: float) -> None:
     """Refuse scales that are not positive."""
     for name, scale in scales.items():
-        if not scale > 0:
-            raise InputError(f"{name}: expected a positive number, found {scale!r}.")
+        if not isinstance(scale, int | float) or not 0 < scale < float("inf"):
+            raise InputError(f"{name}: expected a positive Python number, found {scale!r}.")

@@ -111,7 +111,7 @@ class LSTM(Forecaster):
     def forecast(
         self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
-        c = self.config
+        c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         check_dims(graph, c["dims"])
         check_nodes(graph, c["nodes"])

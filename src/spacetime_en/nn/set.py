@@ -17,6 +17,7 @@ from spacetime_en.nn.forecaster import (
     Symmetries,
     check_complete,
     check_dims,
+    check_no_padding,
     check_nodes,
     check_scales,
     check_sizes,
@@ -81,6 +82,7 @@ class SET(Forecaster):
     ) -> None:
         super().__init__()
         check_sizes(features=features, hidden=hidden, layers=layers, blocks=blocks, dims=dims)
+        check_sizes(edge_channels=edge_features + 1)
         check_scales(length_scale=length_scale, time_scale=time_scale)
         if unknown := set(encodings) - set("WXYZ"):
             raise InputError(f"encodings: expected letters of 'WXYZ', found {sorted(unknown)}.")
@@ -112,7 +114,7 @@ class SET(Forecaster):
 
     @property
     def symmetries(self) -> Symmetries:
-        c = self.config
+        c = self.settings
         # LN of a single coordinate is 0, so on a line the ablation's Linear only adds a constant.
         only_shifts = c["dims"] == 1 and not c["temporal"]
         # Edge attributes reach the forecast through the EGNN of a later block alone.
@@ -127,7 +129,7 @@ class SET(Forecaster):
     def forecast(
         self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
-        c = self.config
+        c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         if not c["equivariant"]:
             check_dims(graph, c["dims"])
@@ -136,6 +138,7 @@ class SET(Forecaster):
             check_complete(graph, f"adjacency={c['adjacency']!r}")
         if "Z" in c["encodings"]:
             check_complete(graph, "the encoding Z")
+            check_no_padding(graph, "the encoding Z counts all nodes")
         if c["adjacency"] == "edges":
             check_static(graph, "adjacency='edges'")
         return run_blocks(

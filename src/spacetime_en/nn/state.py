@@ -75,6 +75,9 @@ class Units(NamedTuple):
         """(B, L, N, K, e), 0 on the diagonal and on edges that do not exist."""
         B, L, N, _ = graph.x.shape
         mask = graph.edge_mask.unsqueeze(-1)
+        changing = graph.edge_attr is not None and graph.edge_attr.shape[1] > 1
+        if changing and graph.frame_mask is not None:
+            mask = mask & graph.frame_mask[:, :, None, None, None]
         shape = (B, L, N, mask.shape[3], graph.edge_width)
         if graph.edge_attr is None:
             return graph.x.new_zeros(shape)
