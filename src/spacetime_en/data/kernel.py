@@ -148,7 +148,7 @@ def adaptive(x, v, w, m, dt, limit, kind, parameter, save, out_x, out_v):
             left = splat(dt * (save[k] - done))
             while largest(left) > 0.0:
                 longest = rsqrt(maximum(stiffest, splat(1e-30))) * splat(0.02)
-                longest = maximum(longest, splat(1e-5 * dt))  # through a collision, and on
+                longest = maximum(longest, splat(1e-10 * dt))  # through a collision, and on
                 longest = splat(0.0) - maximum(splat(0.0) - longest, splat(-10 * dt))
                 # min(left, longest); exactly what is left at the end, then 0
                 h = splat(0.0) - maximum(splat(0.0) - left, splat(0.0) - longest)
