@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en import geometry
+from spacetime_en.checks import check_values
 from spacetime_en.errors import InputError
 from spacetime_en.tensors import TensorFields, as_tensor, register_pytree
 
@@ -177,7 +178,7 @@ class SpacetimeGraph(TensorFields):
         }
         for name, value in canonical.items():
             object.__setattr__(self, name, value)
-        self._check_values()
+        check_values(self)
 
     def _canonical_neighbours(self, x: Tensor) -> Tensor | None:
         B, L, N, _ = x.shape
@@ -194,63 +195,6 @@ class SpacetimeGraph(TensorFields):
             )
         index = index.to(x.device, torch.int64)
         return index if len(leading) == 2 else index.expand(B, *index.shape[-2:])[:, None]
-
-    def _check_values(self) -> None:
-        """Refuse values that would turn a forecast into NaN without a word."""
-        for name, mask in (("node_mask", self.node_mask), ("frame_mask", self.frame_mask)):
-            if mask is not None and not mask.any(1).all():
-                empty = int((~mask.any(1)).nonzero()[0])
-                raise InputError(f"{name}: graph {empty} of the batch has no True entry.")
-        observed = self.observed
-        for name in ("x", "v", "features"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            bad = ~value.isfinite().all(-1)  # (B, L, N)
-            if observed is not None:
-                bad = bad & observed
-            if bad.any():
-                graph, frame, node = bad.nonzero()[0].tolist()
-                raise InputError(
-                    f"{name}: {int(bad.sum())} node(s) hold NaN or infinite values, the first at "
-                    f"graph {graph}, frame {frame}, node {node}; mend them, or mark missing "
-                    "frames in frame_mask and missing nodes in node_mask."
-                )
-        if self.neighbours is not None:
-            N = self.x.shape[2]
-            outside = (self.neighbours < -1) | (self.neighbours >= N)
-            if outside.any():
-                raise InputError(
-                    f"neighbours: found node {int(self.neighbours[outside][0])}, expected 0 to "
-                    f"{N - 1} (or -1 for an unused place)."
-                )
-        for name in ("times", "horizon", "box"):
-            value = getattr(self, name)
-            if value is not None and not value.isfinite().all():
-                raise InputError(f"{name}: expected finite numbers, found NaN or infinity.")
-        if self.edge_attr is not None:
-            bad = ~self.edge_attr.isfinite().all(-1) & self.edge_mask
-            if self.frame_mask is not None and self.edge_attr.shape[1] > 1:
-                bad = bad & self.frame_mask[:, :, None, None]
-            if bad.any():
-                graph, _, node, k = bad.nonzero()[0].tolist()
-                raise InputError(
-                    f"edge_attr: expected finite numbers, found NaN or infinity, the first at "
-                    f"graph {graph}, node {node}, neighbour {k}."
-                )
-        if (self.horizon < 0).any():
-            raise InputError(f"horizon: expected a time ahead, found {float(self.horizon.min())}.")
-        if self.box is not None and (torch.linalg.det(self.box).abs() == 0).any():
-            raise InputError("box: expected a cell with a volume, found one of volume zero.")
-        # A missing frame takes the latest time before it, which leaves only observed ones to fail.
-        times = self.times
-        if self.frame_mask is not None:
-            times = times.masked_fill(~self.frame_mask, -torch.inf).cummax(1).values
-        later = times.diff(dim=1) > 0
-        if self.frame_mask is not None:
-            later = later | ~self.frame_mask[:, 1:]
-        if not later.all():
-            raise InputError("times: expected the observed frames in increasing order of time.")
 
     # --- builders -----------------------------------------------------------------------------
 
