@@ -25,7 +25,6 @@ from rich.progress import (
 from rich.table import Table
 from tyro.conf import Positional
 
-from spacetime_en.demo import run_demo
 from spacetime_en.errors import InputError
 from spacetime_en.nn.presets import PRESETS, build_model
 from spacetime_en.report.plots import plot_trajectories
@@ -196,12 +195,14 @@ def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def demo(out: Path = Path("demo"), seed: int = 0) -> None:
-    """Build the paper's SET, forecast a few particles, check its equivariance, draw a picture.
+    """Build the paper's SET, forecast simulated particles, check its equivariance, draw a picture.
 
     Args:
         out: folder for the picture.
         seed: of the particles and the weights.
     """
+    from spacetime_en.demo import run_demo
+
     run_demo(out, seed)
 
 

@@ -7,28 +7,24 @@ from rich.console import Console
 from rich.table import Table
 
 from spacetime_en import geometry
+from spacetime_en.data import simulate
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.presets import build_model
 from spacetime_en.report.plots import plot_equivariance
 from spacetime_en.testing import TOLERANCE, assert_equivariant, equivariance_errors
 
 
-def drifting_particles(seed: int, nodes: int = 5, frames: int = 10) -> SpacetimeGraph:
-    """Charged particles that drift freely: positions normal, speed 0.5, 0.1 between frames."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(1, 1, nodes, 3, generator=generator)
-    v = torch.nn.functional.normalize(torch.randn(1, 1, nodes, 3, generator=generator), dim=-1) / 2
-    charge = torch.randint(0, 2, (1, nodes), generator=generator) * 2 - 1
-    times = 0.1 * torch.arange(frames)
-    x = x + times[:, None, None] * v
-    return SpacetimeGraph.from_particles(x, v.expand_as(x), charge, times=times)
+def charged_particles(seed: int) -> SpacetimeGraph:
+    """Five simulated charged particles: ten frames, 0.3 time units apart."""
+    t = simulate("charged", num=1, save=range(0, 3000, 300), seed=seed)
+    return SpacetimeGraph.from_particles(t.x, t.v, t.charge, times=t.times).to(torch.float32)
 
 
 def run_demo(out: Path, seed: int) -> None:
     """Build SET, forecast, measure its symmetries beside those of two other models, draw."""
     console = Console()
     torch.manual_seed(seed)
-    graph = drifting_particles(seed)
+    graph = charged_particles(seed)
     model = build_model("set").eval()
     count = sum(p.numel() for p in model.parameters())
     console.print(f"The paper's SET, {count:,} parameters, untrained, forecasts {graph}:")
