@@ -5,8 +5,6 @@ Every command is a plain function; its options are the function's own arguments.
 
 import json as json_module
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +13,12 @@ import torch
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from tyro.conf import Positional
 
 from spacetime_en.errors import InputError
 from spacetime_en.nn.presets import PRESETS, build_model
+from spacetime_en.progress import progress_bar
 from spacetime_en.report.plots import plot_trajectories
 
 if TYPE_CHECKING:
@@ -102,7 +94,7 @@ def simulate(
             raise InputError(f"shard: expected i/n, such as 0/4, found {shard!r}.")
         part = (int(i), int(n))
     total = num if part is None else num // max(1, part[1])
-    with _progress("trajectories", total) as advance:
+    with progress_bar("trajectories", total) as advance:
         made = simulate(
             system,
             num,
@@ -130,8 +122,7 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
     """
     from spacetime_en.report.data import describe, show
 
-    with _progress("trajectories", None) as advance:
-        task = _task(name, advance)
+    task = _task(name)
     description = describe(task)
     picture = Path(f"{Path(name).name}.png") if picture is None else picture
     description["picture"] = str(plot_trajectories(task, picture))
@@ -141,11 +132,11 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
         show(description, Console())
 
 
-def _task(name: str, progress: Callable[[int], None]) -> "Task":
+def _task(name: str) -> "Task":
     from spacetime_en.data import TASKS, Task, Trajectories, load_task
 
     if name in TASKS or not Path(name).exists():
-        return load_task(name, progress=progress)
+        return load_task(name)
     return Task.from_trajectories(Trajectories.open(name, verify=True), name=name)
 
 
@@ -183,15 +174,6 @@ def data_import(
         f"attributes: {', '.join(found.attributes) or 'none'}, "
         f"{'periodic box' if found.box is not None else 'no box'}."
     )
-
-
-@contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, gone when done."""
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
 
 
 def demo(out: Path = Path("demo"), seed: int = 0) -> None:

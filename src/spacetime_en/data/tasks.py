@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en.data import egnn_nbody
-from spacetime_en.data.simulation import Progress, simulate
+from spacetime_en.data.simulation import simulate
 from spacetime_en.data.trajectories import Trajectories, find_shards
 from spacetime_en.data.windows import Targets, Windows
 from spacetime_en.errors import InputError
+from spacetime_en.progress import progress_bar
 
 
 @dataclass(frozen=True)
@@ -229,16 +230,14 @@ def load_task(
     *,
     targets: Targets = "observed",
     cache: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
     **settings: Any,
 ) -> Task:
-    """A task by name; its data are made on first use, and their checksum is verified afterwards.
+    """A task by name; its data are made on first use, with a progress bar, and verified ever after.
 
     Args:
         name: ``"charged"``, ``"charged-noisy"``, ``"gravity"``, ``"springs"``, ``"egnn-nbody"``.
         targets: with noisy observations, against what to measure.
         cache: folder for the data; None: :func:`cache_folder`.
-        progress: called with the number of trajectories finished since the last call.
         settings: replace the task's own: ``nodes``, ``horizon``, ``counts``, ``seed``, ...
     """
     if name not in TASKS:
@@ -255,23 +254,24 @@ def load_task(
     recipe = type(recipe)(**(known | settings))
     folder = cache_folder() if cache is None else Path(cache)
     if isinstance(recipe, _EGNNBenchmark):
-        return _egnn_task(name, recipe, folder, progress)
+        return _egnn_task(name, recipe, folder)
     last = (recipe.length - 1) * recipe.stride
     save = [*range(0, last + 1, recipe.stride), last + recipe.horizon]
     key = (
         f"{recipe.system}-N{recipe.nodes}-L{recipe.length}x{recipe.stride}-H{recipe.horizon}"
         f"-{sum(recipe.counts)}-seed{recipe.seed}-{recipe.scheme}"
     )
-    simulate(
-        recipe.system,
-        sum(recipe.counts),
-        nodes=recipe.nodes,
-        save=save,
-        seed=recipe.seed,
-        scheme=recipe.scheme,
-        out=folder / key,
-        progress=progress,
-    )
+    with progress_bar(f"making the data of {name}", sum(recipe.counts)) as progress:
+        simulate(
+            recipe.system,
+            sum(recipe.counts),
+            nodes=recipe.nodes,
+            save=save,
+            seed=recipe.seed,
+            scheme=recipe.scheme,
+            out=folder / key,
+            progress=progress,
+        )
     return Task.from_trajectories(
         Trajectories.open(folder / key, verify=True),
         length=recipe.length,
@@ -285,10 +285,11 @@ def load_task(
     )
 
 
-def _egnn_task(name: str, recipe: _EGNNBenchmark, cache: Path, progress: Progress | None) -> Task:
+def _egnn_task(name: str, recipe: _EGNNBenchmark, cache: Path) -> Task:
     folder = cache / "egnn-nbody"
     if not find_shards(folder):
-        egnn_nbody.replay(progress=progress).save(folder)
+        with progress_bar(f"making the data of {name}", sum(recipe.counts)) as progress:
+            egnn_nbody.replay(progress=progress).save(folder)
     data = Trajectories.open(folder, verify=True)
     frame_30 = egnn_nbody.FRAMES[0]
     span = (frame_30, frame_30 + recipe.horizon)  # the one window from frame 30 to its target
