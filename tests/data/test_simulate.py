@@ -163,6 +163,8 @@ def test_shards_made_apart_are_the_whole_set(tmp_path):
     assert np.array_equal(t.x[:], whole.x)
     assert np.array_equal(np.asarray(t.charge), whole.charge)
     assert np.array_equal(t.x[[49, 0, 17]], whole.x[[49, 0, 17]])
+    for index in (..., 0), (slice(3, 30), slice(0, 1)), (4, ..., 1), (slice(None), -1), 17:
+        assert np.array_equal(t.x[index], whole.x[index])
     rows, frames = np.array([[1, 40]]), np.array([[0, 1]])
     assert np.array_equal(t.v[rows, frames], whole.v[rows, frames])
     assert t.meta["seed"] == 0

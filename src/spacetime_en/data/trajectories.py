@@ -48,13 +48,19 @@ class _Concatenated:
         self.parts = parts
         self.ends = np.cumsum([len(part) for part in parts])
         self.shape = (int(self.ends[-1]), *parts[0].shape[1:])
+        self.ndim, self.dtype = len(self.shape), parts[0].dtype
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
-        """By rows, ``a[rows]``, or by rows and frames of equal shapes, ``a[rows, frames]``."""
+        """As NumPy would; ``a[rows]`` and ``a[rows, frames]`` read no more than they return."""
         rows, *rest = index if isinstance(index, tuple) else (index,)
+        if rows is Ellipsis or rows is None:
+            return np.asarray(np.asarray(self)[index])
+        if any(isinstance(r, slice) or r is Ellipsis or r is None for r in rest):
+            leading = (slice(None),) * np.ndim(np.arange(len(self))[rows])
+            return np.asarray(self[rows][(*leading, *rest)])
         rows = np.arange(len(self))[rows]
         which = np.searchsorted(self.ends, rows, side="right")
         if rows.ndim == 0:
