@@ -97,6 +97,16 @@ def test_positions_far_from_the_origin_keep_their_digits_in_float32(offset):
     torch.testing.assert_close(near.double(), exact, atol=1e-5, rtol=0)
 
 
+def test_a_missing_first_frame_costs_no_digits_in_float32():
+    """Missing frames hold 0, far from a cloud of this spread: they must not be the reference."""
+    x = series(dtype=torch.float32) + 1e3
+    front = torch.cat([torch.zeros_like(x[:, :, :1]), x], dim=2)
+    observed = torch.tensor([[False, True, True, True, True, True]] * 2)
+    found, _ = position_attention(front, window(front, False, observed), 1.0, 0.5, False)
+    exact, _ = position_attention(x.double(), Window(), 1.0, 0.5, False)
+    torch.testing.assert_close(found[:, :, 1:].double(), exact, atol=2e-4, rtol=0)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 def test_missing_frames_are_not_seen(causal):
     """With a frame missing, the others attend as if the window had never held it."""
