@@ -47,6 +47,6 @@ def run_demo(out: Path, seed: int) -> None:
     path = plot_equivariance(model, graph, q, out / "equivariance.png")
     console.print(f"Picture: {path}")
     console.print(
-        "Next: python -c 'from spacetime_en import build_model; help(build_model)', "
-        "or `spacetime models` for every model of the paper."
+        "Next: `spacetime models` lists all models, `spacetime data info charged` the data;\n"
+        "docs/your-data.md shows how to bring your own. (`make` puts commands into .venv/bin.)"
     )

@@ -1,5 +1,28 @@
-"""The one exception raised for input that a user can mend."""
+"""The one exception raised for input that a user can mend, and sentences said in several places."""
+
+import difflib
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 
 class InputError(ValueError):
     """Bad input, told in one sentence: which argument, what was found, what was expected."""
+
+
+def no_such(what: str, name: object, known: Iterable[str]) -> InputError:
+    """The error for a name that nobody knows, with the nearest one that somebody does."""
+    known = list(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}."
+    return InputError(f"{what}: there is no {name!r}; {hint}")
+
+
+def require(package: str, extra: str) -> Any:
+    """Import an optional package, or say which extra brings it."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise ImportError(
+            f"this needs the package {package}: pip install 'spacetime-en[{extra}]'."
+        ) from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, require
 
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
@@ -99,7 +99,7 @@ class Pretrained:
 
         Returns: the address of the commit.
         """
-        hub = _hub()
+        hub = require("huggingface_hub", "hub")
         hub.create_repo(repo_id, private=private, token=token, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
@@ -126,7 +126,7 @@ def _find(
     """The config and the path of the weights."""
     path = Path(source)
     if isinstance(source, str) and not path.exists() and HUB_NAME.fullmatch(source):
-        hub = _hub()
+        hub = require("huggingface_hub", "hub")
         try:
             path = Path(
                 hub.snapshot_download(source, allow_patterns=[CONFIG, WEIGHTS], **hub_options)
@@ -203,13 +203,3 @@ def _load_weights(model: Forecaster, path: Path) -> None:
         if found[name].is_floating_point() != tensor.is_floating_point():
             raise InputError(f"{path}: {name!r} is {found[name].dtype}, expected {tensor.dtype}.")
     model.load_state_dict(found, assign=True)  # with the precision that each was saved in
-
-
-def _hub() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise ImportError(
-            "the Hugging Face Hub needs an extra: pip install 'spacetime-en[hub]'."
-        ) from None
-    return huggingface_hub

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en.collate import collate
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, require
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.tensors import as_tensor
 
@@ -38,10 +38,7 @@ def from_pyg(data: Data | Sequence[Data]) -> SpacetimeGraph:
 
 
 def _graph(data: Data, complete: bool) -> SpacetimeGraph:
-    pos = getattr(data, "pos", None)
-    if pos is None or pos.ndim not in (2, 3):
-        found = None if pos is None else tuple(pos.shape)
-        raise InputError(f"pos: expected shape (N, L, n) or (N, n), found {found}.")
+    pos = _positions(data)
     x = _frames_first(pos)
     fields: dict[str, Any] = {}
     if data.x is not None:
@@ -77,12 +74,35 @@ def _graph(data: Data, complete: bool) -> SpacetimeGraph:
     return SpacetimeGraph(x, _frames_first(data.vel), **fields)
 
 
+def _positions(data: Data) -> Tensor:
+    """``data.pos``, or a sentence on what it should be."""
+    pos = getattr(data, "pos", None)
+    if pos is None or pos.ndim not in (2, 3):
+        found = None if pos is None else tuple(pos.shape)
+        raise InputError(f"pos: expected shape (N, L, n) or (N, n), found {found}.")
+    return pos  # type: ignore[no-any-return]
+
+
+def _check_edge_index(edge_index: Tensor, nodes: int) -> None:
+    """Refuse what is no list of edges between `nodes` nodes."""
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+        raise InputError(f"edge_index: expected shape (2, E), found {tuple(edge_index.shape)}.")
+    if edge_index.is_floating_point():
+        raise InputError(f"edge_index: expected whole numbers, found {edge_index.dtype}.")
+    outside = (edge_index < 0) | (edge_index >= nodes)
+    if outside.any():
+        raise InputError(
+            f"edge_index: found node {int(edge_index[outside][0])}, expected 0 to {nodes - 1}."
+        )
+
+
 def _is_complete(data: Data) -> bool:
     """Whether every node is joined to every other, once and in both directions."""
     if data.edge_index is None:
         return True
+    nodes = _positions(data).shape[0]
+    _check_edge_index(data.edge_index, nodes)
     source, target = data.edge_index
-    nodes = len(data.pos) if getattr(data, "pos", None) is not None else 0
     if len(source) != nodes * (nodes - 1) or bool((source == target).any()):
         return False
     return len((source * nodes + target).unique()) == len(source)
@@ -106,15 +126,7 @@ def neighbours_from_edge_index(
     Returns: neighbours (N, K), filled with -1, K the largest number of neighbours; and the
         attributes in the same places, (N, K, e), or None.
     """
-    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
-        raise InputError(f"edge_index: expected shape (2, E), found {tuple(edge_index.shape)}.")
-    if edge_index.is_floating_point():
-        raise InputError(f"edge_index: expected whole numbers, found {edge_index.dtype}.")
-    outside = (edge_index < 0) | (edge_index >= nodes)
-    if outside.any():
-        raise InputError(
-            f"edge_index: found node {int(edge_index[outside][0])}, expected 0 to {nodes - 1}."
-        )
+    _check_edge_index(edge_index, nodes)
     source, target = edge_index
     order = target.argsort(stable=True)
     source, target = source[order], target[order]
@@ -142,17 +154,12 @@ def to_pyg(graph: SpacetimeGraph) -> list[Data]:
     Neighbour lists and edge attributes that change from frame to frame have no place in
     ``Data`` and are refused.
     """
-    try:
-        from torch_geometric.data import Data
-    except ImportError:
-        raise ImportError(
-            "to_pyg needs PyTorch Geometric: pip install 'spacetime-en[pyg]'."
-        ) from None
+    data_type = require("torch_geometric.data", "pyg").Data
     for name in ("neighbours", "edge_attr"):
         value = getattr(graph, name)
         if value is not None and value.shape[1] > 1:
             raise InputError(f"{name}: changes from frame to frame, which Data cannot hold.")
-    return [Data(**_fields(graph[b])) for b in range(len(graph))]
+    return [data_type(**_fields(graph[b])) for b in range(len(graph))]
 
 
 def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:

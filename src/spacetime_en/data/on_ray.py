@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacetime_en.data.trajectories import find_shards
+from spacetime_en.errors import require
 
 if TYPE_CHECKING:
     from spacetime_en.data.simulation import Progress, _Run
@@ -16,10 +17,7 @@ def write_shards(run: _Run, folder: Path, count: int, progress: Progress | None)
 
     Joins the cluster that RAY_ADDRESS or ``ray start`` gives, else starts Ray on this machine.
     """
-    try:
-        import ray
-    except ImportError:
-        raise ImportError("engine 'ray' needs an extra: pip install 'spacetime-en[ray]'.") from None
+    ray = require("ray", "ray")
     started = not ray.is_initialized()
     if started:
         ray.init(log_to_driver=False, configure_logging=False)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spacetime_en.data import kernel
 from spacetime_en.data.drift import drift
 from spacetime_en.data.lanes import W
+from spacetime_en.data.streams import Streams
 from spacetime_en.data.systems import Attributes, System, find_system
 from spacetime_en.data.trajectories import (
     ShardWriter,
@@ -24,7 +25,7 @@ from spacetime_en.data.trajectories import (
     read_meta,
     shard_name,
 )
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, no_such
 from spacetime_en.metrics import summary
 
 PAPER_STEPS = (*range(0, 100, 10), 10_090)  # ten frames, ten steps apart, and the target
@@ -82,9 +83,7 @@ def simulate(
     if dims not in (2, 3):
         raise InputError(f"dims: expected 2 or 3, found {dims!r}.")
     if scheme not in kernel.SCHEMES:
-        raise InputError(
-            f"scheme: there is no {scheme!r}; expected one of {', '.join(kernel.SCHEMES)}."
-        )
+        raise no_such("scheme", scheme, kernel.SCHEMES)
     if engine not in ("local", "ray"):
         raise InputError(f"engine: expected 'local' or 'ray', found {engine!r}.")
     if shard is not None and not 0 <= shard[0] < shard[1] <= num:
@@ -233,25 +232,11 @@ class _Run:
 
     def _integrate(self, index: range) -> tuple[NDArray[Any], NDArray[Any], Attributes]:
         """The trajectories of `index`: x, v (num, T, N, n) and their attributes."""
-        starts = [
-            self.system.start(rng, self.nodes, self.dims) for rng in _streams(self.seed, index)
-        ]
+        streams = Streams(self.seed)
+        starts = [self.system.start(streams.at(i), self.nodes, self.dims) for i in index]
         x, v = np.stack([s[0] for s in starts]), np.stack([s[1] for s in starts])
         attributes = {name: np.stack([start[2][name] for start in starts]) for name in starts[0][2]}
         return *integrate(self.system, x, v, attributes, self.frames, self.scheme), attributes
-
-
-def _streams(seed: int, index: range) -> Iterator[np.random.Generator]:
-    """For each i, the generator of ``Philox(key=[seed, i])``: one object whose key is moved on.
-
-    (To build a new one takes as long as all that is drawn from it.)
-    """
-    philox = np.random.Philox(key=np.array([seed, 0], dtype=np.uint64))
-    generator, start = np.random.Generator(philox), philox.state
-    for i in index:
-        start["state"]["key"][1] = i
-        philox.state = start
-        yield generator
 
 
 def integrate(

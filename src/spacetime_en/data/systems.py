@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en.data.kernel import INVERSE_SQUARE, SPRING
-from spacetime_en.errors import InputError
+from spacetime_en.errors import no_such
 
 Array = NDArray[np.float64]
 Attributes = dict[str, Array]
@@ -133,5 +133,5 @@ def find_system(system: str | System) -> System:
     if isinstance(system, System):
         return system
     if system not in SYSTEMS:
-        raise InputError(f"system: there is no {system!r}; expected one of {', '.join(SYSTEMS)}.")
+        raise no_such("system", system, SYSTEMS)
     return SYSTEMS[system]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from spacetime_en.data import egnn_nbody
 from spacetime_en.data.simulation import simulate
 from spacetime_en.data.trajectories import Trajectories, find_shards
 from spacetime_en.data.windows import Targets, Windows
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, no_such
 from spacetime_en.progress import progress_bar
 
 
@@ -241,9 +240,7 @@ def load_task(
         settings: replace the task's own: ``nodes``, ``horizon``, ``counts``, ``seed``, ...
     """
     if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(TASKS)}."
-        raise InputError(f"task: there is no {name!r}; {hint}")
+        raise no_such("task", name, TASKS)
     recipe = TASKS[name]
     known = vars(recipe)
     if unknown := set(settings) - set(known):

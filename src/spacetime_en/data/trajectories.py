@@ -159,9 +159,8 @@ class Trajectories:
         if steps is not None and (np.asarray(steps) != np.floor(steps)).any():
             raise InputError("steps: expected whole numbers; give the times of frames as times.")
         steps = np.arange(T) if steps is None else np.asarray(steps, dtype=np.int64)
-        times = None if times is None else np.asarray(times, dtype=float)
         guessed = times is None
-        times = steps.astype(float) if times is None else times
+        times = np.asarray(steps if guessed else times, dtype=float)
         for name, value in (("steps", steps), ("times", times)):
             if value.shape != (T,) or not (np.diff(value) > 0).all():
                 raise InputError(f"{name}: expected {T} increasing numbers, found {_brief(value)}.")

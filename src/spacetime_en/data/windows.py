@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spacetime_en.data.streams import Streams
 from spacetime_en.data.trajectories import Trajectories, unwrap
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -71,20 +72,13 @@ class Windows:
         self.dtype = dtype
         # (S, L + 1): the frames of each window that fits, by the number of steps done.
         offsets = np.append(np.arange(length) * stride, (length - 1) * stride + horizon)
-        place = {int(step): frame for frame, step in enumerate(trajectories.steps)}
+        have = trajectories.steps
+        wanted = have[:, None] + offsets  # (T, L + 1), one row for every start
+        place = np.searchsorted(have, wanted).clip(max=len(have) - 1)
         low, high = (-np.inf, np.inf) if steps is None else steps
-        self.frames = np.array(
-            [
-                [place[step] for step in (start + offsets).tolist()]
-                for start in trajectories.steps.tolist()
-                if all(s in place for s in (start + offsets).tolist())
-                and start >= low
-                and start + offsets[-1] <= high
-            ],
-            dtype=np.int64,
-        ).reshape(-1, length + 1)
+        inside = (have >= low) & (wanted[:, -1] <= high)
+        self.frames = place[inside & (have[place] == wanted).all(1)]
         if len(self.frames) == 0:
-            have = trajectories.steps
             raise InputError(
                 f"windows: no window of {length} frames, {stride} steps apart, with a target "
                 f"{horizon} steps later fits the {len(have)} frames at steps {have[0]} to "
@@ -161,16 +155,12 @@ class Windows:
         Keyed by run and step, so that an observation has the same noise in every window.
         """
         N, n = self.trajectories.x.shape[2:]
-        philox = np.random.Philox(key=np.array([self.noise_seed, 0], dtype=np.uint64))
-        generator, start = np.random.Generator(philox), philox.state
+        streams = Streams(self.noise_seed)
         out = np.empty((*steps.shape, 2, N, n))
         for b, run in enumerate(runs):
-            start["state"]["key"][1] = run
             for k, step in enumerate(steps[b]):
                 # Another counter than the trajectories' own draws, should the seeds be equal.
-                start["state"]["counter"][:] = (0, 0, step, 1)
-                philox.state = start
-                out[b, k] = generator.standard_normal((2, N, n))
+                out[b, k] = streams.at(run, (0, 0, step, 1)).standard_normal((2, N, n))
         return np.asarray(np.sqrt(self.noise) * out)
 
     def _edges(self, runs: NDArray[np.int64]) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """Models by name: the rows of the paper's tables, with the paper's parameter counts."""
 
-import difflib
 import inspect
 from typing import Any, NamedTuple
 
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, no_such
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.adjacency import TIED_TO_NODES
 from spacetime_en.nn.baselines import (
@@ -54,9 +53,7 @@ def build_model(
         settings: arguments of the model's class that replace the preset's.
     """
     if preset not in PRESETS:
-        near = difflib.get_close_matches(preset, PRESETS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(PRESETS)}."
-        raise InputError(f"preset: there is no {preset!r}; {hint}")
+        raise no_such("preset", preset, PRESETS)
     model, defaults = PRESETS[preset]
     known = set(inspect.signature(model).parameters) if "__init__" in vars(model) else set()
     if unknown := set(settings) - known:

@@ -68,13 +68,3 @@ def read(path: str | os.PathLike[str], **options: Any) -> Trajectories:
 def _load(module: str, name: str) -> Callable[..., Trajectories]:
     reader: Callable[..., Trajectories] = getattr(import_module(f"{__name__}.{module}"), name)
     return reader
-
-
-def require(package: str, extra: str) -> Any:
-    """Import an optional package, or say which extra brings it."""
-    try:
-        return import_module(package)
-    except ImportError:
-        raise InputError(
-            f"reading this needs the package {package}: pip install 'spacetime-en[{extra}]'."
-        ) from None

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from spacetime_en.data.readers import require
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, require
 
 
 def read_ase(path: Path, time_step: float | None = None) -> Trajectories:

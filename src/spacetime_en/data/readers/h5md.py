@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from spacetime_en.data.readers import require
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, require
 
 
 def read_h5md(path: Path, group: str | None = None) -> Trajectories:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from spacetime_en.data.readers import require
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, require
 
 
 def read_mdanalysis(

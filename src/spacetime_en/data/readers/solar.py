@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from spacetime_en.data.readers import require
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, require
 
 AU = 149_597_870.7  # km
 # Masses in units of the Sun's; planets with their moons, the Earth and the Moon apart.

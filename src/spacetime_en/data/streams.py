@@ -1,0 +1,25 @@
+"""Counter-based random streams: the draws of a key do not depend on any other's."""
+
+import numpy as np
+
+
+class Streams:
+    """The generators of ``Philox(key=[seed, i])`` for all i: one object that is moved about.
+
+    (To build a new one takes longer than all that a trajectory draws from it.)
+
+    Args:
+        seed: from 0 to 2^64 - 1.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._philox = np.random.Philox(key=np.array([seed, 0], dtype=np.uint64))
+        self._generator = np.random.Generator(self._philox)
+        self._start = self._philox.state
+
+    def at(self, i: int, counter: tuple[int, int, int, int] = (0, 0, 0, 0)) -> np.random.Generator:
+        """The stream of key i from `counter` on; the one given out before ends."""
+        self._start["state"]["key"][1] = i
+        self._start["state"]["counter"][:] = counter
+        self._philox.state = self._start
+        return self._generator
