@@ -10,7 +10,6 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from spacetime_en.errors import InputError, require
+from spacetime_en.files import replace_whole
 
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
@@ -45,11 +45,11 @@ class Pretrained:
         metadata = {"format": "pt", "config": config}
         if target.suffix == ".safetensors":
             target.parent.mkdir(parents=True, exist_ok=True)
-            _replace(target, lambda path: save_file(tensors, path, metadata))
+            replace_whole(target, lambda path: save_file(tensors, path, metadata))
         else:
             target.mkdir(parents=True, exist_ok=True)
-            _replace(target / WEIGHTS, lambda path: save_file(tensors, path, metadata))
-            _replace(target / CONFIG, lambda path: path.write_text(config + "\n"))
+            replace_whole(target / WEIGHTS, lambda path: save_file(tensors, path, metadata))
+            replace_whole(target / CONFIG, lambda path: path.write_text(config + "\n"))
         return target
 
     @classmethod
@@ -108,16 +108,6 @@ class Pretrained:
 
 def _subclasses(cls: type[Any]) -> list[type[Any]]:
     return [s for child in cls.__subclasses__() for s in (child, *_subclasses(child))]
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` on a temporary name beside `path`, then rename it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _find(
