@@ -91,9 +91,7 @@ class Windows:
     def __getitem__(
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
     ) -> tuple[SpacetimeGraph, Forecast]:
-        rows = np.atleast_1d(
-            np.arange(len(self))[np.asarray(index) if not isinstance(index, slice) else index]
-        )
+        rows = _rows(index, len(self))
         if self._bytes > _IN_MEMORY:
             return self._read(rows)
         graph, target = self._kept
@@ -116,10 +114,7 @@ class Windows:
         t = self.trajectories
         runs = self.runs[index // len(self.frames)]  # (b,)
         frames = self.frames[index % len(self.frames)]  # (b, L + 1)
-        rows = np.broadcast_to(runs[:, None], frames.shape)
-        x, v = t.x[rows, frames], t.v[rows, frames]  # (b, L + 1, N, n)
-        if t.box is not None:
-            x = np.stack([self._path(int(run), f) for run, f in zip(runs, frames, strict=True)])
+        x, v = states_at(t, runs, frames)  # (b, L + 1, N, n)
         target_x, target_v = x[:, -1], v[:, -1]
         if self.noise > 0:
             noise = self._noise(runs, t.steps[frames])
@@ -127,27 +122,10 @@ class Windows:
             if self.targets == "observed":
                 target_x, target_v = x[:, -1], v[:, -1]
         times = t.times[frames]
-        graph = SpacetimeGraph(
-            self._tensor(x[:, :-1]),
-            self._tensor(v[:, :-1]),
-            box=None if t.box is None else self._tensor(np.asarray(t.box))[None],
-            times=self._tensor(times[:, :-1] - times[:, :1]),
-            horizon=self._tensor(times[:, -1] - times[:, -2]),
-            **self._edges(runs),
+        graph = as_graph(
+            t, runs, x[:, :-1], v[:, :-1], times[:, :-1], times[:, -1] - times[:, -2], self.dtype
         )
-        if not t.measured_velocities:
-            # Differences of this window's own frames: any other frame may be the target.
-            graph = graph.replace(v=SpacetimeGraph.from_positions(graph.x, times=graph.times).v)
-        return self._with_features(graph, runs), Forecast(
-            self._tensor(target_x), self._tensor(target_v)
-        )
-
-    def _path(self, run: int, frames: NDArray[np.int64]) -> NDArray[Any]:
-        """Positions at `frames`, continuous from the first on, (L + 1, N, n)."""
-        between = np.arange(frames[0], frames[-1] + 1)
-        path = self.trajectories.x[np.full(len(between), run), between]
-        unwrapped = unwrap(path, self.trajectories.box)
-        return np.asarray(unwrapped[frames - frames[0]])
+        return graph, Forecast(_tensor(target_x, self.dtype), _tensor(target_v, self.dtype))
 
     def _noise(self, runs: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[Any]:
         """The noise of x and v at each step of each run: (b,) and (b, T) -> (b, T, 2, N, n).
@@ -163,26 +141,6 @@ class Windows:
                 out[b, k] = streams.at(run, (0, 0, step, 1)).standard_normal((2, N, n))
         return np.asarray(np.sqrt(self.noise) * out)
 
-    def _edges(self, runs: NDArray[np.int64]) -> dict[str, Any]:
-        """Edge attributes: products of charges, and whatever is known of pairs."""
-        edges = []
-        for name, stacked in self.trajectories.attributes.items():
-            if name == "charge":
-                charge = stacked[runs]
-                edges.append(charge[:, :, None] * charge[:, None, :])
-            elif len(stacked.shape) == 3:
-                edges.append(stacked[runs])
-        return {"edge_attr": self._tensor(np.stack(edges, axis=-1))} if edges else {}
-
-    def _with_features(self, graph: SpacetimeGraph, runs: NDArray[np.int64]) -> SpacetimeGraph:
-        """Join what is known of nodes to their speed."""
-        known = [
-            self._tensor(stacked[runs])[:, None, :, None].expand(*graph.x.shape[:3], 1)
-            for name, stacked in self.trajectories.attributes.items()
-            if name != "charge" and len(stacked.shape) == 2
-        ]
-        return graph.replace(features=torch.cat([graph.h, *known], dim=-1)) if known else graph
-
     def without_noise(self) -> "Windows":
         """The same windows of the trajectories themselves."""
         if self.noise == 0:
@@ -192,5 +150,113 @@ class Windows:
         clean.noise = 0.0
         return clean
 
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(np.array(array)).to(self.dtype)
+
+# --- what a model sees of trajectories, with a target or without ----------------------------------
+
+
+def states_at(
+    trajectories: Trajectories, runs: NDArray[np.int64], frames: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Positions and velocities of `runs` (b,) at `frames` (b, K), each (b, K, N, n).
+
+    In a box, positions are paths that are continuous from the first of the frames on.
+    """
+    rows = np.broadcast_to(runs[:, None], frames.shape)
+    v = trajectories.v[rows, frames]
+    if trajectories.box is None:
+        return trajectories.x[rows, frames], v
+    paths = [_path(trajectories, int(run), f) for run, f in zip(runs, frames, strict=True)]
+    return np.stack(paths), v
+
+
+def as_graph(
+    trajectories: Trajectories,
+    runs: NDArray[np.int64],
+    x: NDArray[Any],
+    v: NDArray[Any],
+    times: NDArray[np.float64],
+    horizon: NDArray[np.float64],
+    dtype: torch.dtype,
+) -> SpacetimeGraph:
+    """Observed frames as a batch of graphs, with what is known of their nodes and pairs.
+
+    Args:
+        trajectories: where the frames are from.
+        runs: of which run each window is, (b,).
+        x, v: the frames, (b, L, N, n); differences of x replace a v that was not measured.
+        times: of the frames, (b, L).
+        horizon: time from the last frame to the target, (b,).
+        dtype: of the tensors.
+    """
+    box = trajectories.box
+    graph = SpacetimeGraph(
+        _tensor(x, dtype),
+        _tensor(v, dtype),
+        box=None if box is None else _tensor(np.asarray(box), dtype)[None],
+        times=_tensor(times - times[:, :1], dtype),
+        horizon=_tensor(horizon, dtype),
+        edge_attr=_edges(trajectories, runs, dtype),
+    )
+    if not trajectories.measured_velocities:
+        # Differences of this window's own frames: any other frame may be the target.
+        graph = graph.replace(v=SpacetimeGraph.from_positions(graph.x, times=graph.times).v)
+    return _with_features(graph, trajectories, runs)
+
+
+def _path(trajectories: Trajectories, run: int, frames: NDArray[np.int64]) -> NDArray[Any]:
+    """Positions at `frames`, continuous from the first on, (K, N, n)."""
+    between = np.arange(frames[0], frames[-1] + 1)
+    path = trajectories.x[np.full(len(between), run), between]
+    unwrapped = unwrap(path, trajectories.box)
+    return np.asarray(unwrapped[frames - frames[0]])
+
+
+def _edges(
+    trajectories: Trajectories, runs: NDArray[np.int64], dtype: torch.dtype
+) -> Tensor | None:
+    """Edge attributes: products of charges, and whatever is known of pairs."""
+    edges = []
+    for name, stacked in trajectories.attributes.items():
+        if name == "charge":
+            charge = stacked[runs]
+            edges.append(charge[:, :, None] * charge[:, None, :])
+        elif len(stacked.shape) == 3:
+            edges.append(stacked[runs])
+    return _tensor(np.stack(edges, axis=-1), dtype) if edges else None
+
+
+def _with_features(
+    graph: SpacetimeGraph, trajectories: Trajectories, runs: NDArray[np.int64]
+) -> SpacetimeGraph:
+    """Join what is known of nodes to their speed."""
+    known = [
+        _tensor(stacked[runs], graph.x.dtype)[:, None, :, None].expand(*graph.x.shape[:3], 1)
+        for name, stacked in trajectories.attributes.items()
+        if name != "charge" and len(stacked.shape) == 2
+    ]
+    return graph.replace(features=torch.cat([graph.h, *known], dim=-1)) if known else graph
+
+
+def _tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(np.array(array)).to(dtype)
+
+
+def _rows(index: Any, length: int) -> NDArray[np.int64]:
+    """The places from 0 to `length` - 1 that an index picks, as NumPy would, without listing all.
+
+    Args:
+        index: a whole number, a slice, whole numbers, or a mask (length,).
+        length: how many there are.
+    """
+    if isinstance(index, slice):
+        return np.arange(*index.indices(length))
+    picked = np.atleast_1d(np.asarray(index))
+    if picked.dtype == bool and picked.shape == (length,):
+        return np.flatnonzero(picked)
+    if picked.dtype.kind not in "iu":
+        raise IndexError(f"expected whole numbers or a mask of {length}, found {index!r:.60}.")
+    outside = (picked < -length) | (picked >= length)
+    if outside.any():
+        raise IndexError(f"index {picked[outside][0]} is out of range: there are {length} windows.")
+    rows = picked.astype(np.int64)
+    return np.where(rows < 0, rows + length, rows)

@@ -1,0 +1,252 @@
+"""Trajectories to files: ``open_writer(path, like)`` finds the format by the ending of the name.
+
+| name | runs | attributes | needs |
+|---|---|---|---|
+| a folder: no ending | any number | any | |
+| ``.npz`` | any number | any | |
+| ``.h5``, ``.hdf5``, ``.h5md``, the H5MD layout | one | mass, charge, species | extra ``h5md`` |
+| ``.xyz``, ``.extxyz``, ``.traj`` | one | mass, atomic_number or species | extra ``ase`` |
+
+Attributes and dimensions that :func:`spacetime_en.data.readers.read` would not give back are
+refused. It gives back all else, bit for bit, but for this:
+
+- Only folders keep ``meta``; H5MD keeps the units in it. Folders and ``.npz`` keep the steps.
+- ASE's formats: species come back as ``atomic_number`` (X, which is 0, if there are none), masses
+  as the elements' own if there are none. The times are written, but to read them takes the option
+  ``time_step``. In xyz files ASE keeps eight decimals. Numbers are not converted to ASE's units.
+- Velocities that are only differences of frames are left out of files: the readers make them again,
+  and know that they were not measured.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spacetime_en.data.trajectories import ShardWriter, Trajectories, shard_name, whole_folder
+from spacetime_en.errors import InputError, require
+
+Append = Callable[[Trajectories], None]
+_SEVERAL = "a folder (a name without ending) or .npz"
+
+
+class Writer:
+    """Takes trajectories part by part, whole runs in their order."""
+
+    def __init__(self, append: Append) -> None:
+        self._append = append
+        self.written = 0
+
+    def append(self, part: Trajectories) -> None:
+        """Write further runs, of the same nodes, times, attributes and box as those before."""
+        self._append(part)
+        self.written += len(part)
+
+
+@contextmanager
+def open_writer(path: str | os.PathLike[str], like: Trajectories) -> Iterator[Writer]:
+    """Write trajectories piece by piece; the file appears under its name only when it is whole.
+
+    Memory: no more than the part that is being appended.
+
+    Args:
+        path: what to write; its ending chooses the format, none is a folder.
+        like: trajectories with as many runs, and the same dimensions, attributes and units, as
+            will be written (times may be others). What the format cannot hold is refused at once,
+            and not after hours of work.
+    Yields: the writer; call its ``append`` until all runs are written.
+    """
+    target = Path(path)
+    if os.path.lexists(target):
+        raise InputError(f"{target}: exists already; choose another name or delete it.")
+    if target.suffix.lower() not in _BY_ENDING:
+        known = ", ".join(sorted(filter(None, _BY_ENDING)))
+        raise InputError(
+            f"{target}: no writer for {target.suffix}; known are {known}, and no ending for a "
+            "folder."
+        )
+    with _BY_ENDING[target.suffix.lower()](target, like) as append:
+        writer = Writer(append)
+        yield writer
+        if writer.written != len(like):
+            raise InputError(f"{target}: expected {len(like)} runs, found {writer.written}.")
+
+
+@contextmanager
+def _folder(target: Path, like: Trajectories) -> Iterator[Append]:
+    with whole_folder(target) as folder, ShardWriter(folder, 0, 1, len(like)) as shard:
+        yield shard.append
+
+
+@contextmanager
+def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
+    """A zip of ``.npy`` files, which wait beside it until they are whole."""
+    for name in ("times", "steps", "box"):
+        if name in like.attributes:
+            raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
+    with _whole_file(target) as file:
+        with ShardWriter(file.parent, 0, 1, len(like)) as shard:
+            yield shard.append
+        made = Trajectories.open(file.parent)
+        large = ["x", *(["v"] if made.measured_velocities else []), *made.attributes]
+        small = {"times": made.times, "steps": made.steps, "box": made.box}
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in large:
+                archive.write(file.parent / shard_name(0, 1) / f"{name}.npy", f"{name}.npy")
+            for name, array in small.items():
+                if array is not None:
+                    with archive.open(f"{name}.npy", "w") as entry:
+                        np.lib.format.write_array(entry, array)
+
+
+@contextmanager
+def _h5md(target: Path, like: Trajectories) -> Iterator[Append]:
+    h5py = require("h5py", "h5md")
+    _check_holds(target, like, ("mass", "charge", "species"))
+    with _whole_file(target) as file, h5py.File(file, "w") as h5:
+        yield lambda part: _write_h5md(h5, part)
+
+
+def _write_h5md(file: Any, part: Trajectories) -> None:
+    """The one run of `part`, as the H5MD specification 1.1 has it."""
+    from spacetime_en import __version__
+
+    file.create_group("h5md").attrs["version"] = [1, 1]
+    for who in ("author", "creator"):
+        file.create_group(f"h5md/{who}").attrs["name"] = "spacetime-en"
+    file["h5md/creator"].attrs["version"] = __version__
+    group, box = file.create_group("particles/all"), file.create_group("particles/all/box")
+    T, _, n = part.x.shape[1:]
+    length, time = (part.meta.get(f"{what}_unit") for what in ("length", "time"))
+    changing = {"position": (part.x[0], length)}
+    if part.measured_velocities:
+        changing["velocity"] = (part.v[0], f"{length} {time}-1" if length and time else None)
+    box.attrs["dimension"] = n
+    box.attrs["boundary"] = ["none" if part.box is None else "periodic"] * n
+    if part.box is not None:
+        edges = np.diagonal(part.box)
+        edges = edges if (np.diag(edges) == part.box).all() else part.box
+        # The same in every frame, but MDAnalysis looks for it there.
+        changing["box/edges"] = (np.broadcast_to(edges, (T, *edges.shape)), length)
+    for name, (values, unit) in changing.items():
+        element = group.create_group(name)
+        element["value"] = np.asarray(values, dtype=np.float64)
+        _set_unit(element["value"], unit)
+        if name == "position":
+            element["step"], element["time"] = part.steps, part.times
+            _set_unit(element["time"], time)
+        else:  # the same data sets under a second name
+            element["step"], element["time"] = group["position/step"], group["position/time"]
+    for name, stacked in part.attributes.items():
+        group[name] = np.asarray(stacked[0], dtype=np.float64)
+
+
+def _set_unit(data: Any, unit: Any) -> None:
+    if unit is not None:
+        data.attrs["unit"] = str(unit)
+
+
+@contextmanager
+def _ase(target: Path, like: Trajectories) -> Iterator[Append]:
+    ase = require("ase", "ase")
+    number = "atomic_number" if "atomic_number" in like.attributes else "species"
+    _check_holds(target, like, ("mass", number))
+    _check_atoms(target, like, number, elements=len(require("ase.data", "ase").chemical_symbols))
+    with _whole_file(target) as file, _atoms_file(file) as write:
+
+        def append(part: Trajectories) -> None:
+            numbers, masses = part.attributes.get(number), part.attributes.get("mass")
+            for x, v, time in zip(part.x[0], part.v[0], part.times.tolist(), strict=True):
+                atoms = ase.Atoms(
+                    numbers=np.zeros(len(x), int) if numbers is None else numbers[0].astype(int),
+                    positions=x,
+                    masses=None if masses is None else masses[0],
+                    cell=part.box,
+                    pbc=part.box is not None,
+                    info={"time": time},
+                )
+                if part.measured_velocities:
+                    atoms.set_velocities(v)
+                write(atoms)
+
+        yield append
+
+
+@contextmanager
+def _atoms_file(file: Path) -> Iterator[Callable[[Any], Any]]:
+    """A function that writes one frame after the other."""
+    if file.suffix.lower() == ".traj":
+        with require("ase.io.trajectory", "ase").TrajectoryWriter(file) as binary:
+            yield binary.write
+    else:
+        write_xyz = require("ase.io.extxyz", "ase").write_xyz
+        with file.open("w", encoding="utf-8") as text:
+            yield lambda atoms: write_xyz(text, [atoms])
+
+
+_BY_ENDING: dict[str, Callable[[Path, Trajectories], AbstractContextManager[Append]]] = {
+    "": _folder,
+    ".npz": _npz,
+    **dict.fromkeys((".h5", ".hdf5", ".h5md"), _h5md),
+    **dict.fromkeys((".xyz", ".extxyz", ".traj"), _ase),
+}
+
+
+@contextmanager
+def _whole_file(target: Path) -> Iterator[Path]:
+    """A file in a temporary folder beside `target`, which becomes it if the block ends well."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
+        file = Path(folder) / target.name
+        yield file
+        os.replace(file, target)
+
+
+# --- what a format cannot hold ------------------------------------------------------------------
+
+
+def _check_holds(target: Path, like: Trajectories, known: tuple[str, ...]) -> None:
+    """Refuse several runs, and attributes that the format's reader does not know."""
+    if len(like) != 1:
+        raise InputError(
+            f"{target}: a {target.suffix} file holds one run, found {len(like)}; use {_SEVERAL}."
+        )
+    for name, stacked in like.attributes.items():
+        if name not in known or len(stacked.shape) != 2:
+            raise InputError(
+                f"{target}: of attributes, a {target.suffix} file holds {', '.join(known)} of "
+                f"nodes, found {name!r}; use {_SEVERAL}."
+            )
+
+
+def _check_atoms(target: Path, like: Trajectories, number: str, elements: int) -> None:
+    """Refuse what cannot be atoms, and lengths of which an xyz file would keep few digits."""
+    kind = f"{target}: a {target.suffix} file"
+    if like.x.shape[-1] != 3:
+        n = like.x.shape[-1]
+        raise InputError(f"{kind} holds three dimensions, found {n}; use {_SEVERAL}, or .h5.")
+    if number in like.attributes:
+        numbers = np.asarray(like.attributes[number][0])
+        bad = ~np.isin(numbers, np.arange(elements))
+        if bad.any():
+            raise InputError(
+                f"{kind} needs atomic numbers from 0 to {elements - 1} as {number!r}, found "
+                f"{numbers[bad][0]:g}; use {_SEVERAL}."
+            )
+    if "mass" in like.attributes and not (np.asarray(like.attributes["mass"]) > 0).all():
+        raise InputError(f"{kind} holds momenta, which need positive masses; use {_SEVERAL}.")
+    written = {"x": like.x, "v": like.v} if like.measured_velocities else {"x": like.x}
+    for name, stacked in written.items():
+        largest = float(np.abs(stacked[0, -1]).max())
+        if target.suffix.lower() != ".traj" and 0 < largest < 1e-3:
+            raise InputError(
+                f"{kind} keeps eight decimals, and {name} is {largest:.2g} at most; use .traj, or "
+                "other units."
+            )
