@@ -190,5 +190,5 @@ def last_state(graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
     """Positions and velocities of the last observed frame, each (B, N, n)."""
     units = Units.of(graph, length=1.0, time=1.0, centred=False)
     state = units.enter(graph)
-    graphs = torch.arange(len(graph), device=graph.x.device)
+    graphs = torch.arange(graph.x.shape[0], device=graph.x.device)
     return units, state.x[graphs, graph.last_frame], state.v[graphs, graph.last_frame]
