@@ -1,9 +1,28 @@
 """Settings for all tests."""
 
+from pathlib import Path
+
+import pytest
 import torch
 from hypothesis import settings
+
+from spacetime_en.data import Task, load_task
 
 # Reproducible, and never a verdict on how busy the machine is.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("default")
 torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
+
+TINY = {"counts": (40, 12, 12), "horizon": 100, "length": 3}
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the data of tasks, the same for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def tiny_task(cache: Path) -> Task:
+    """A few short trajectories of charged particles, true targets."""
+    return load_task("charged", cache=cache, **TINY)

@@ -10,6 +10,10 @@ class InputError(ValueError):
     """Bad input, told in one sentence: which argument, what was found, what was expected."""
 
 
+class Interrupted(BaseException):
+    """A training was asked to stop (Ctrl-C, SIGTERM), and did so between two steps."""
+
+
 def no_such(what: str, name: object, known: Iterable[str]) -> InputError:
     """The error for a name that nobody knows, with the nearest one that somebody does."""
     known = list(known)

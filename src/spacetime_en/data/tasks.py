@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from spacetime_en.data import egnn_nbody
@@ -52,6 +54,18 @@ class Task:
     def splits(self) -> dict[str, Windows]:
         """The three splits by name."""
         return {"train": self.train, "val": self.val, "test": self.test}
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the data and of how they are cut; another task has another."""
+        known = hashlib.sha256()
+        for windows in self.splits.values():
+            w = windows
+            known.update(w.trajectories.fingerprint.encode())
+            known.update(repr((w.noise, w.noise_seed, w.targets, str(w.dtype))).encode())
+            for numbers in (w.runs, w.frames):
+                known.update(np.ascontiguousarray(numbers).data)
+        return known.hexdigest()
 
     @property
     def label(self) -> str:
@@ -184,7 +198,20 @@ def _same_data(a: Trajectories, b: Trajectories) -> bool:
 
 @dataclass(frozen=True)
 class _Simulated:
-    """What a named task is made of; every field can be replaced in :func:`load_task`."""
+    """What a named task is made of; every field can be replaced in :func:`load_task`.
+
+    Args:
+        system: charged, gravity or springs.
+        nodes: number of nodes N.
+        length: number of frames L.
+        stride: steps between frames.
+        horizon: steps from the last frame to the target.
+        counts: trajectories for training, validation and test.
+        noise: variance of noise on all that is observed.
+        noise_seed: of the noise.
+        seed: of the trajectories.
+        scheme: kick-drift (the paper's), verlet or adaptive.
+    """
 
     system: str
     nodes: int = 5
@@ -200,7 +227,11 @@ class _Simulated:
 
 @dataclass(frozen=True)
 class _EGNNBenchmark:
-    """Frame 30 to frame 40 (45, 50) of EGNN's data: horizon 1,000 (1,500, 2,000) steps."""
+    """Frame 30 to frame 40 (45, 50) of EGNN's data.
+
+    Args:
+        horizon: 1,000, 1,500 or 2,000 steps.
+    """
 
     horizon: int = 1_000
 
@@ -258,7 +289,10 @@ def load_task(
         f"{recipe.system}-N{recipe.nodes}-L{recipe.length}x{recipe.stride}-H{recipe.horizon}"
         f"-{sum(recipe.counts)}-seed{recipe.seed}-{recipe.scheme}"
     )
-    with progress_bar(f"making the data of {name}", sum(recipe.counts)) as progress:
+    with (
+        _one_at_a_time(folder / key),
+        progress_bar(f"making the data of {name}", sum(recipe.counts)) as progress,
+    ):
         simulate(
             recipe.system,
             sum(recipe.counts),
@@ -282,11 +316,18 @@ def load_task(
     )
 
 
+def _one_at_a_time(folder: Path) -> FileLock:
+    """Several processes may want the same data at once: the first makes them, the others wait."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder.with_name(f".{folder.name}.lock"))
+
+
 def _egnn_task(name: str, recipe: _EGNNBenchmark, cache: Path) -> Task:
     folder = cache / "egnn-nbody"
-    if not find_shards(folder):
-        with progress_bar(f"making the data of {name}", sum(recipe.counts)) as progress:
-            egnn_nbody.replay(progress=progress).save(folder)
+    with _one_at_a_time(folder):
+        if not find_shards(folder):
+            with progress_bar(f"making the data of {name}", sum(recipe.counts)) as progress:
+                egnn_nbody.replay(progress=progress).save(folder)
     data = Trajectories.open(folder, verify=True)
     frame_30 = egnn_nbody.FRAMES[0]
     span = (frame_30, frame_30 + recipe.horizon)  # the one window from frame 30 to its target

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
 
@@ -106,6 +107,7 @@ class Trajectories:
     meta: dict[str, Any] = field(default_factory=dict)
     box: NDArray[np.float64] | None = None
     statistics: tuple[dict[str, Any], ...] = ()
+    checksums: tuple[str, ...] = ()  # of the shards, if it was opened from disk
 
     def __len__(self) -> int:
         return len(self.x)
@@ -121,6 +123,15 @@ class Trajectories:
     def measured_velocities(self) -> bool:
         """Whether v was given, and not taken from differences of frames."""
         return self.meta.get("velocities") != DIFFERENCES
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of everything inside: of the shards' checksums, or of the arrays in memory."""
+        known = hashlib.sha256(repr(self.checksums).encode())
+        if not self.checksums:
+            for array in (self.x, self.v, self.steps, self.times, *self.attributes.values()):
+                known.update(np.ascontiguousarray(array).data)
+        return known.hexdigest()
 
     def __repr__(self) -> str:
         names = ", ".join(self.attributes)
@@ -263,6 +274,7 @@ class Trajectories:
             spec["meta"],
             box,
             tuple(m["statistics"] for m in metas if m["statistics"]),
+            tuple(m["checksum"] for m in metas),
         )
 
 

@@ -1,6 +1,7 @@
 """Models by name: the rows of the paper's tables, with the paper's parameter counts."""
 
 import inspect
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from spacetime_en.errors import InputError, no_such
@@ -47,15 +48,14 @@ def build_model(
     """Build a model by the name of its preset.
 
     Args:
-        preset: a key of ``PRESETS``.
+        preset: a key of ``PRESETS``, or the import path of a class of your own.
         nodes: N, needed only by models tied to it, ignored by the others.
         like: a graph to take d, e, n and N from, so far as the model depends on them.
         settings: arguments of the model's class that replace the preset's.
     """
-    if preset not in PRESETS:
-        raise no_such("preset", preset, PRESETS)
-    model, defaults = PRESETS[preset]
-    known = set(inspect.signature(model).parameters) if "__init__" in vars(model) else set()
+    model, defaults = find_preset(preset)
+    parameters = inspect.signature(model).parameters if "__init__" in vars(model) else {}
+    known = set(parameters)
     if unknown := set(settings) - known:
         accepted = ", ".join(sorted(known)) or "none"
         raise InputError(
@@ -73,9 +73,26 @@ def build_model(
         found["nodes"] = nodes
     found = {name: size for name, size in found.items() if name in known}
     arguments = found | defaults | settings
-    needs_nodes = model is LSTM or arguments.get("adjacency") in TIED_TO_NODES
+    required = "nodes" in parameters and parameters["nodes"].default is inspect.Parameter.empty
+    needs_nodes = required or arguments.get("adjacency") in TIED_TO_NODES
     if needs_nodes and "nodes" not in arguments:
         raise InputError(f"nodes: preset {preset!r} is tied to the number of nodes; pass nodes=N.")
     if not needs_nodes:
         arguments.pop("nodes", None)
     return model(**arguments)
+
+
+def find_preset(name: str) -> Preset:
+    """A preset by name, or a subclass of Forecaster by its import path, ``package.Class``."""
+    if name in PRESETS:
+        return PRESETS[name]
+    module, dot, attribute = name.replace(":", ".").rpartition(".")
+    if not dot:
+        raise no_such("preset", name, PRESETS)
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{name}: cannot be imported ({error}).") from None
+    if not (isinstance(found, type) and issubclass(found, Forecaster)):
+        raise InputError(f"{name}: expected a subclass of spacetime_en.Forecaster.")
+    return Preset(found, {})

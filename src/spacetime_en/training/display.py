@@ -1,0 +1,98 @@
+"""What a user sees while a model is trained."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from spacetime_en.data.tasks import Task
+from spacetime_en.data.windows import Windows
+from spacetime_en.metrics import errors
+from spacetime_en.nn.baselines import StraightLine
+from spacetime_en.training.batches import Batches
+
+
+class Display(pl.Callback):
+    """A live line on a terminal; elsewhere one line for every validation, on standard error.
+
+    Args:
+        task: whose straight-line error is shown beside the model's.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.console = Console(stderr=True)
+        self.bar: Progress | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if not trainer.is_global_zero:
+            return
+        self.straight = straight_line_error(self.task.val, pl_module.settings.batch_size)
+        self.started, self.first_step = time.monotonic(), pl_module.progress.step
+        self.used_before = pl_module.used
+        if self.console.is_terminal:
+            text, bar = TextColumn("{task.description}"), BarColumn(20)
+            columns = (text, bar) if self.console.width > 120 else (text,)
+            self.bar = Progress(*columns, console=self.console, transient=True)
+            self.line = self.bar.add_task("starting", total=1.0)
+            self.bar.start()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self.bar is not None:
+            self.bar.update(self.line, completed=pl_module.used, description=self._now(pl_module))
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if trainer.is_global_zero:
+            self.console.print(self._now(pl_module), highlight=False, soft_wrap=True)
+
+    def _now(self, module: Any) -> str:
+        """Epoch, step, loss, validation error beside the straight line's, samples/s, time left."""
+        step = module.progress.step
+        took = max(1e-9, time.monotonic() - self.started)
+        rate = (step - self.first_step) * module.settings.batch_size / took
+        done = module.used - self.used_before
+        left = f"{clock(took * (1 - module.used) / done)} left" if done > 0 else "just started"
+        parts = [
+            f"epoch {step / module.batches_per_epoch:.1f}",
+            f"step {step}",
+            f"loss {module.last_loss:.4g}",
+        ]
+        if module.validation:
+            error = module.validation["position_mse"]
+            parts.append(f"val {error:.4g} (straight line {self.straight:.4g})")
+        return ", ".join([*parts, f"{rate:.0f} samples/s", left])
+
+    def teardown(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
+        self._stop()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+
+def straight_line_error(windows: Windows, batch_size: int) -> float:
+    """The mean position MSE of going straight on."""
+    total = 0.0
+    with torch.no_grad():
+        for batch in Batches(windows, batch_size):
+            x, _ = errors(StraightLine()(batch.graph), batch.target, batch.graph.node_mask)
+            total += float(x.double().sum())
+    return total / len(windows)
+
+
+def clock(seconds: float) -> str:
+    """``3:07``, ``1:02:09``."""
+    minutes, s = divmod(round(seconds), 60)
+    h, m = divmod(minutes, 60)
+    return f"{h}:{m:02d}:{s:02d}" if h else f"{m}:{s:02d}"

@@ -1,0 +1,197 @@
+"""Train a model on a task: ``fit(model, task, epochs=10)``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.warnings import PossibleUserWarning
+from lightning.pytorch.loggers import Logger
+from torch import Tensor
+
+from spacetime_en.data.tasks import Task
+from spacetime_en.errors import InputError, Interrupted
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.training.batches import Batch
+from spacetime_en.training.display import Display
+from spacetime_en.training.module import ForecastModule, Progress, State
+from spacetime_en.training.settings import TrainingSettings
+
+Keep = Callable[[State, bool], None]
+# (SLURM's warning before the end is whatever signal the user asks it for; SIGUSR1 is the custom.)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+def fit(
+    model: Forecaster,
+    task: Task,
+    settings: TrainingSettings | None = None,
+    *,
+    state: State | None = None,
+    keep: Keep | None = None,
+    loggers: Sequence[Logger] = (),
+    callbacks: Sequence[pl.Callback] = (),
+    display: bool = True,
+    **changes: Any,
+) -> Progress:
+    """Train `model` in place; at the end it has the weights that were best in validation.
+
+    Args:
+        model: what to train.
+        task: what on.
+        settings: how; None: the defaults.
+        state: where an earlier training stopped, to go on from there.
+        keep: called with the state of the training and whether it is the best so far, after every
+            validation and every ``save_every`` seconds (in the first process only).
+        loggers, callbacks: Lightning's.
+        display: show how it goes.
+        changes: settings to replace, such as ``lr=1e-3, epochs=10``.
+    Returns: how far the training came.
+    """
+    settings = replace(settings or TrainingSettings(), **changes)
+    module = ForecastModule(model, task, settings, state)
+    keeper = _Keeper(keep, settings.save_every)
+    shown = [Display(task)] if display else []
+    if module.used < 1:
+        with _quiet(), _signals_restored():
+            trainer = _trainer(settings, loggers, [*shown, *callbacks, keeper])
+            trainer.fit(module)
+    if keeper.best is not None:
+        model.load_state_dict(keeper.best)
+    model.eval()
+    return module.progress
+
+
+class _Keeper(pl.Callback):
+    """Hands out the state of the training, and stops it between two steps when asked to."""
+
+    def __init__(self, keep: Keep | None, every: float) -> None:
+        self.keep, self.every = keep, every
+        self.best: dict[str, Tensor] | None = None
+        self.asked_to_stop = False
+        self._last = time.monotonic()
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._last = time.monotonic()
+        if threading.current_thread() is threading.main_thread():
+            for number in STOP_SIGNALS:
+                signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked_to_stop and number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked twice: at once
+        self.asked_to_stop = True
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        late = time.monotonic() - self._last > self.every
+        if trainer.is_global_zero and (late or self.asked_to_stop):
+            self._hand_out(pl_module.state(), False)
+        if self.asked_to_stop:
+            raise Interrupted
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        state = pl_module.state()
+        if pl_module.improved:
+            self.best = state.model
+        if trainer.is_global_zero:
+            self._hand_out(state, pl_module.improved)
+
+    def _hand_out(self, state: State, best: bool) -> None:
+        if self.keep is not None:
+            self.keep(state, best)
+        self._last = time.monotonic()
+
+
+def _trainer(
+    settings: TrainingSettings, loggers: Sequence[Logger], callbacks: list[pl.Callback]
+) -> pl.Trainer:
+    try:
+        return pl.Trainer(
+            accelerator=settings.accelerator,
+            devices=_devices(settings),
+            num_nodes=settings.num_nodes,
+            strategy=_strategy(settings),
+            precision=settings.precision,
+            max_epochs=-1,  # the module counts its own budget
+            reload_dataloaders_every_n_epochs=1,
+            use_distributed_sampler=False,  # batches are cut for each process already
+            num_sanity_val_steps=0,
+            logger=list(loggers) or False,
+            callbacks=callbacks,
+            plugins=_environment(),
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+    except (MisconfigurationException, ValueError) as error:
+        what = " ".join(str(error).split())
+        raise InputError(
+            f"accelerator, devices, precision: this machine has not that: {what}"
+        ) from None
+
+
+def _environment() -> list[Any]:
+    """On SLURM, without Lightning's own requeueing: a run goes on from its own checkpoints."""
+    return [SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else []
+
+
+def _devices(settings: TrainingSettings) -> int | str:
+    if settings.devices is not None:
+        return settings.devices
+    return int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or "auto"  # (torchrun sets it)
+
+
+def _strategy(settings: TrainingSettings) -> str:
+    """DDP where there are several processes; some parameters of the paper's SET get no gradient."""
+    devices = _devices(settings)
+    if devices == "auto":
+        on_gpus = settings.accelerator in ("auto", "gpu", "cuda")
+        devices = torch.cuda.device_count() if on_gpus else 1
+    several = int(devices) * settings.num_nodes > 1
+    return "ddp_find_unused_parameters_true" if several else "auto"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's advice, most of which is about loaders and loops that are not used."""
+    loggers = [logging.getLogger(f"lightning.{part}") for part in ("pytorch", "fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=PossibleUserWarning)
+            warnings.filterwarnings("ignore", module="lightning")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def _signals_restored() -> Iterator[None]:
+    """Whoever handled the signals before handles them again afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,316 @@
+"""The one training module of every model: loss, optimiser step, validation."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from spacetime_en.data.tasks import Task
+from spacetime_en.errors import InputError
+from spacetime_en.graph import Forecast
+from spacetime_en.metrics import errors
+from spacetime_en.nn.baselines import LastFrame
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.training.batches import Batch, Batches, mixed
+from spacetime_en.training.settings import Budget, TrainingSettings
+
+DIVERGED = 1e4  # times the first loss
+
+
+class DivergenceError(InputError):
+    """The training left the rails: what happened, where, and which setting to change.
+
+    Args:
+        message: for the user.
+        rows: the training windows of the batch.
+    """
+
+    def __init__(self, message: str, rows: list[int]) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+
+@dataclass
+class Progress:
+    """How far a training has come.
+
+    Args:
+        step: steps of the optimiser done.
+        time: seconds spent.
+        best: lowest mean position MSE on the validation windows so far.
+        best_step: when that was.
+        first_loss: the yardstick of divergence.
+    """
+
+    step: int = 0
+    time: float = 0.0
+    best: float = float("inf")
+    best_step: int = 0
+    first_loss: float | None = None
+
+
+@dataclass
+class State:
+    """All that a training needs to go on: a few numbers and named tensors.
+
+    The random state is not in it, because there is none to keep: the numbers drawn in a step come
+    from the seed, the step and the process alone.
+
+    Args:
+        progress: how far it has come.
+        weights: of the model in training.
+        averaged: their exponential average, if there is one.
+        optimiser: its moments, as ``"3/exp_avg"`` for the fourth parameter.
+    """
+
+    progress: Progress = field(default_factory=Progress)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    averaged: dict[str, Tensor] = field(default_factory=dict)
+    optimiser: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def model(self) -> dict[str, Tensor]:
+        """The weights to forecast with."""
+        return self.averaged or self.weights
+
+
+class ForecastModule(pl.LightningModule):
+    """Trains any model on any task.
+
+    What Lightning calls an epoch is here the stretch of steps from one validation to the next.
+
+    Args:
+        model: what to train.
+        task: what on.
+        settings: how.
+        state: where to go on; None: from the start.
+    """
+
+    def __init__(
+        self,
+        model: Forecaster,
+        task: Task,
+        settings: TrainingSettings,
+        state: State | None = None,
+    ) -> None:
+        super().__init__()
+        if not any(p.requires_grad for p in model.parameters()):
+            raise InputError(
+                f"model: {type(model).__name__} has nothing to train; use it as it is."
+            )
+        self.model, self.task, self.settings = model.train(), task, settings
+        self.averaged: AveragedModel | None = None
+        if settings.ema is not None:
+            self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(settings.ema))
+            self.averaged.requires_grad_(False)
+        self.batches_per_epoch = -(-len(task.train) // settings.batch_size)
+        self.budget = Budget.of(settings, self.batches_per_epoch)
+        self.validate_every = settings.validate_every or self.batches_per_epoch
+        self.progress = Progress()
+        self.loss_unit, self.velocity_unit = _units(model)
+        self.last_loss = float("nan")
+        self.validation: dict[str, float] = {}
+        self.improved = False  # whether the last validation was the best
+        self._sums = torch.zeros(3, dtype=torch.float64)
+        self._optimiser_state: dict[str, Tensor] = {}
+        self._clock = time.monotonic()
+        if state is not None:
+            self._restore(state)
+
+    # --- the loss -----------------------------------------------------------------------------
+
+    def losses(self, forecast: Forecast, batch: Batch) -> Tensor:
+        """Eq. 13 of each graph, in the model's own units, (b,)."""
+        x, v = errors(forecast, batch.target, batch.graph.node_mask)
+        return x / self.loss_unit + self.settings.alpha * v / self.velocity_unit
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        # The mean over the whole batch, once the processes' gradients are averaged.
+        loss = self.losses(self.model(batch.graph), batch).sum() * batch.weight
+        # (One number for all processes, so that they stop together if they must.)
+        self.last_loss = float(self.trainer.strategy.reduce(loss.detach(), reduce_op="mean"))
+        if self.progress.first_loss is None:
+            still = self.losses(LastFrame()(batch.graph), batch).sum() * batch.weight
+            still = self.trainer.strategy.reduce(still, reduce_op="mean")
+            self.progress.first_loss = max(self.last_loss, float(still))
+        if not self.last_loss <= DIVERGED * self.progress.first_loss:
+            raise self._diverged(f"the loss is {self.last_loss:.3g}")
+        return loss
+
+    # --- the optimiser --------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        s = self.settings
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[s.optimiser]
+        optimiser: torch.optim.Optimizer = kind(
+            self.model.parameters(), lr=s.lr, weight_decay=s.weight_decay
+        )
+        if self._optimiser_state:
+            moments: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in self._optimiser_state.items():
+                index, key = name.split("/")
+                moments.setdefault(int(index), {})[key] = tensor
+            groups = optimiser.state_dict()["param_groups"]
+            optimiser.load_state_dict({"state": moments, "param_groups": groups})
+        return optimiser
+
+    def on_train_start(self) -> None:
+        self._clock = time.monotonic() - self.progress.time
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        self._batch = batch
+        # Dropout draws from here: the same numbers whether or not the run was ever interrupted.
+        _seed(mixed(self.settings.seed, self.progress.step, self.global_rank), self.device)
+        optimiser = self.optimizers()
+        assert isinstance(optimiser, torch.optim.Optimizer)
+        for group in optimiser.param_groups:
+            group["lr"] = self.settings.lr * self.budget.factor(self.used)
+
+    def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        limit = float("inf") if self.settings.clip is None else self.settings.clip
+        norm = nn.utils.clip_grad_norm_(parameters, limit)
+        # (In half precision the scaler skips steps with infinite gradients by itself.)
+        if self.settings.precision != "16-mixed" and not norm.isfinite():
+            raise self._diverged("a gradient is NaN or infinite")
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        if self.averaged is not None:
+            self.averaged.update_parameters(self.model)
+        self.progress.step += 1
+        # All processes go by the first one's clock, or their learning rates would part.
+        now = time.monotonic() - self._clock
+        self.progress.time = self.trainer.strategy.broadcast(now) if self.budget.time else now
+        if self.progress.step % 10 == 0:
+            self._log(
+                {"loss": self.last_loss, "lr": self.settings.lr * self.budget.factor(self.used)}
+            )
+        if self.used >= 1:
+            self.trainer.should_stop = True
+
+    @property
+    def used(self) -> float:
+        """The share of the budget that is used."""
+        return self.budget.used(self.progress.step, self.progress.time)
+
+    def _diverged(self, what: str) -> DivergenceError:
+        step, rows = self.progress.step, self._batch.rows.tolist()
+        s = self.settings
+        return DivergenceError(
+            f"training: at step {step} (epoch {step // self.batches_per_epoch}), on the training "
+            f"windows {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}, {what}; "
+            f"lower lr (now {s.lr:g}), or clip (now {s.clip}), or add warmup (now {s.warmup:g}).",
+            rows,
+        )
+
+    # --- validation -----------------------------------------------------------------------------
+
+    @property
+    def validated(self) -> nn.Module:
+        """The model whose forecasts count."""
+        return self.model if self.averaged is None else self.averaged.module
+
+    def on_validation_epoch_start(self) -> None:
+        self._sums.zero_()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        x, v = errors(self.validated(batch.graph), batch.target, batch.graph.node_mask)
+        if batch.weight:
+            count = torch.tensor(float(len(x)))
+            self._sums += torch.stack([x.sum().cpu(), v.sum().cpu(), count]).double()
+
+    def on_validation_epoch_end(self) -> None:
+        sums = self._sums.to(self.device)
+        total = self.trainer.strategy.reduce(sums, reduce_op="sum")
+        position, velocity, count = torch.as_tensor(total).tolist()
+        self.validation = {"position_mse": position / count, "velocity_mse": velocity / count}
+        if not math.isfinite(position + velocity):
+            raise self._diverged("then forecasts for the validation windows are NaN or infinite")
+        self.improved = self.validation["position_mse"] < self.progress.best
+        if self.improved:
+            self.progress.best = self.validation["position_mse"]
+            self.progress.best_step = self.progress.step
+        self._log({f"val_{name}": value for name, value in self.validation.items()})
+
+    def _log(self, values: dict[str, float]) -> None:
+        """To all loggers, by the step of the whole training, not of this sitting."""
+        for logger in self.trainer.loggers:
+            logger.log_metrics(values, step=self.progress.step)
+
+    # --- data -----------------------------------------------------------------------------------
+
+    def train_dataloader(self) -> Batches:
+        """The steps up to the next validation."""
+        start = self.progress.step
+        stop = (start // self.validate_every + 1) * self.validate_every
+        stop = stop if self.budget.steps is None else min(stop, self.budget.steps)
+        return Batches(
+            self.task.train,
+            self.settings.batch_size,
+            seed=self.settings.seed,
+            start=start,
+            stop=stop,
+            rank=self.trainer.global_rank,
+            world=self.trainer.world_size,
+        )
+
+    def val_dataloader(self) -> Batches:
+        return Batches(
+            self.task.val,
+            self.settings.batch_size,
+            rank=self.trainer.global_rank,
+            world=self.trainer.world_size,
+        )
+
+    def transfer_batch_to_device(
+        self, batch: Batch, device: torch.device, dataloader_idx: int
+    ) -> Batch:
+        return batch.to(device, next(self.model.parameters()).dtype)
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """All that is needed to go on from here; the tensors are copies on the CPU."""
+        averaged = {} if self.averaged is None else _copied(self.averaged.module.state_dict())
+        moments: dict[str, Tensor] = {}
+        if self._trainer is not None and self.trainer.optimizers:
+            for index, tensors in self.trainer.optimizers[0].state_dict()["state"].items():
+                moments |= {f"{index}/{key}": tensor for key, tensor in tensors.items()}
+        return State(
+            Progress(**vars(self.progress)),
+            _copied(self.model.state_dict()),
+            averaged,
+            _copied(moments),
+        )
+
+    def _restore(self, state: State) -> None:
+        self.progress = Progress(**vars(state.progress))
+        self.model.load_state_dict(state.weights)
+        if self.averaged is not None:
+            self.averaged.module.load_state_dict(state.averaged)
+            self.averaged.n_averaged.fill_(self.progress.step)
+        self._optimiser_state = state.optimiser
+
+
+def _seed(number: int, device: torch.device) -> None:
+    """``torch.manual_seed`` for the devices in use; it formats stack traces for all others."""
+    torch.default_generator.manual_seed(number)
+    if device.type in ("cuda", "mps"):
+        getattr(torch, device.type).manual_seed(number)
+
+
+def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+
+
+def _units(model: Forecaster) -> tuple[float, float]:
+    """The squares of the model's units of length and velocity, in which the loss is counted."""
+    length, time = (model.settings.get(f"{what}_scale", 1.0) for what in ("length", "time"))
+    return length**2, (length / time) ** 2

@@ -1,0 +1,158 @@
+"""How a model is trained: optimiser, budget, machine."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from spacetime_en.errors import InputError
+
+Optimiser = Literal["adam", "adamw"]
+Schedule = Literal["constant", "cosine"]
+Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed"]
+
+DEFAULT_EPOCHS = 100  # if no budget is given
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a model is trained. Of several budgets, the one used up first ends the training.
+
+    Args:
+        lr: learning rate.
+        batch_size: windows in a step, those of all processes together.
+        optimiser: adam, or adamw (decoupled weight decay).
+        weight_decay: of the optimiser.
+        alpha: weight of the velocities in the loss, Eq. 13.
+        clip: longest gradient; longer ones are shortened to it. None: never.
+        warmup: share of the budget over which the learning rate rises from 0.
+        schedule: of the learning rate after warm-up: constant, or cosine (down to 0 at the end).
+        ema: decay of an exponential average of the weights, such as 0.999, which is then what is
+            validated and kept. None: no average.
+        epochs: budget in passes over the training windows (100 if no budget is given).
+        steps: budget in steps of the optimiser.
+        max_time: budget in wall-clock time, validation included, such as 90s, 10m, 1h30m.
+        validate_every: steps between validations; None: one epoch.
+        save_every: seconds between checkpoints; there is one after every validation as well.
+        seed: of the weights, the order of the windows and dropout.
+        precision: 32-true, 64-true, 16-mixed or bf16-mixed.
+        accelerator: cpu, gpu, mps, or auto.
+        devices: processes on each machine, one a device; None: all GPUs, or what torchrun says.
+        num_nodes: machines.
+    """
+
+    lr: float = 1e-3
+    batch_size: int = 100
+    optimiser: Optimiser = "adam"
+    weight_decay: float = 0.0
+    alpha: float = 1.0
+    clip: float | None = 1.0
+    warmup: float = 0.0
+    schedule: Schedule = "constant"
+    ema: float | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    max_time: str | None = None
+    validate_every: int | None = None
+    save_every: float = 300.0
+    seed: int = 0
+    precision: Precision = "32-true"
+    accelerator: str = "auto"
+    devices: int | None = None
+    num_nodes: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "batch_size", "clip", "epochs", "steps", "validate_every", "num_nodes"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name}: expected a positive number, found {value!r}.")
+        for name in ("weight_decay", "alpha", "save_every", "seed"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name}: expected no less than 0, found {getattr(self, name)!r}.")
+        for name in ("warmup", "ema"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InputError(f"{name}: expected at least 0 and below 1, found {value!r}.")
+        if self.max_time is not None:
+            seconds(self.max_time)
+
+
+# The paper's (NOTES on the optimiser); what is not named is a default.
+_SET = {"lr": 4.45e-5, "batch_size": 100}
+PAPER: dict[str, dict[str, Any]] = {
+    "set": _SET,
+    "set-nonequivariant": _SET,
+    "set-adjacency": _SET,
+    "set-no-temporal": _SET,
+    "lstm": {"lr": 2.47e-5, "batch_size": 32},
+    "egnn": {"lr": 3.98e-5, "batch_size": 32},
+    "mlp": {"lr": 1.75e-5, "batch_size": 100},
+    "linear": {"lr": 2.73e-5, "batch_size": 100, "weight_decay": 1e-6},
+}
+
+
+def seconds(text: str) -> float:
+    """``"90s"``, ``"10m"``, ``"1h30m"``, ``"2d"`` or ``"hh:mm:ss"`` in seconds."""
+    parts = re.fullmatch(
+        r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?",
+        text.strip(),
+    )
+    clock = re.fullmatch(r"(\d+):(\d\d):(\d\d)", text.strip())
+    if clock:
+        h, m, s = map(int, clock.groups())
+        total: float = 3600 * h + 60 * m + s
+    elif parts and any(parts.groups()):
+        units = (86400, 3600, 60, 1)
+        total = sum(u * float(part or 0) for u, part in zip(units, parts.groups(), strict=True))
+    else:
+        total = 0.0
+    if not total > 0:
+        raise InputError(f"max_time: expected a time such as 90s, 10m or 1h30m, found {text!r}.")
+    return total
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train, and the learning rate that goes with how much of it is used.
+
+    Args:
+        steps: of the optimiser, or None.
+        time: wall-clock seconds, or None.
+        warmup, schedule: see :class:`TrainingSettings`.
+    """
+
+    steps: int | None
+    time: float | None
+    warmup: float
+    schedule: Schedule
+
+    @classmethod
+    def of(cls, settings: TrainingSettings, batches: int) -> Budget:
+        """The budget of a training whose epochs have so many batches."""
+        epochs = settings.epochs
+        if (epochs, settings.steps, settings.max_time) == (None, None, None):
+            epochs = DEFAULT_EPOCHS
+        counts = [settings.steps, None if epochs is None else epochs * batches]
+        steps = min((count for count in counts if count is not None), default=None)
+        time = None if settings.max_time is None else seconds(settings.max_time)
+        return cls(steps, time, settings.warmup, settings.schedule)
+
+    def used(self, step: int, time: float) -> float:
+        """The share that is used after so many steps and seconds; from 1 on it is over."""
+        shares = [0.0]
+        if self.steps is not None:
+            shares.append(step / self.steps)
+        if self.time is not None:
+            shares.append(time / self.time)
+        return max(shares)
+
+    def factor(self, used: float) -> float:
+        """What the learning rate is multiplied with."""
+        if used < self.warmup:
+            return used / self.warmup
+        if self.schedule == "constant":
+            return 1.0
+        after = (used - self.warmup) / (1 - self.warmup)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, after)))

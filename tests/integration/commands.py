@@ -1,0 +1,33 @@
+"""The command line as another process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import TINY
+
+TASK = [
+    *("--task", "charged", "--task.horizon", str(TINY["horizon"])),
+    *("--task.counts", *map(str, TINY["counts"]), "--task.length", str(TINY["length"])),
+]
+
+
+def start(*arguments: str, cache: Path, **options) -> subprocess.Popen:
+    """Start ``spacetime ARGUMENTS``."""
+    environment = {**os.environ, "SPACETIME_EN_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "spacetime_en", *arguments],
+        env=environment | options.pop("env", {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def finish(process: subprocess.Popen, timeout: float = 300) -> str:
+    """Wait for the end, which must be a good one. Returns: what it printed."""
+    out, err = process.communicate(timeout=timeout)
+    assert process.returncode == 0, err
+    return out

@@ -1,0 +1,267 @@
+"""What a training does, in one process and without files."""
+
+import copy
+import dataclasses
+import math
+import os
+import signal
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from spacetime_en import InputError, build_model
+from spacetime_en.data import Trajectories, load_task
+from spacetime_en.data.tasks import Task
+from spacetime_en.training import DivergenceError, Interrupted, State, TrainingSettings, fit
+from spacetime_en.training.batches import Batches, mixed
+
+SIZE = {"hidden": 8, "layers": 1, "blocks": 2}
+SETTINGS = TrainingSettings(lr=1e-2, batch_size=16, steps=7, validate_every=3)
+
+
+def small(task, preset="set", seed=0, **settings):
+    torch.manual_seed(seed)
+    graph, _ = task.train[:1]
+    size = SIZE if preset.startswith("set") else {}
+    return build_model(preset, like=graph, **(size | settings))
+
+
+class States(list):
+    """Keeps every state that a training hands out."""
+
+    def __call__(self, state: State, best: bool) -> None:
+        self.append((state, best))
+
+
+def weights(model):
+    return {name: p.detach().clone() for name, p in model.state_dict().items()}
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_equal_to_a_plain_loop(tiny_task):
+    """Loss (Eq. 13), clipping, Adam, order of windows, dropout, schedule: all spelled out."""
+    settings = dataclasses.replace(
+        SETTINGS, alpha=0.5, clip=0.3, schedule="cosine", warmup=0.3, weight_decay=1e-2
+    )
+    expected = small(tiny_task)
+    optimiser = torch.optim.Adam(expected.parameters(), lr=1.0, weight_decay=1e-2)
+    for step, batch in enumerate(Batches(tiny_task.train, 16, seed=0, stop=7)):
+        used = step / 7
+        rise = used / 0.3 if used < 0.3 else 0.5 * (1 + math.cos(math.pi * (used - 0.3) / 0.7))
+        optimiser.param_groups[0]["lr"] = 1e-2 * rise
+        torch.manual_seed(mixed(0, step, 0))
+        forecast = expected(batch.graph)
+        loss = torch.zeros(())
+        for b in range(len(batch.graph)):
+            x = (forecast.x[b] - batch.target.x[b]).square().mean()
+            v = (forecast.v[b] - batch.target.v[b]).square().mean()
+            loss = loss + (x + 0.5 * v) / len(batch.graph)
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(expected.parameters(), 0.3)
+        optimiser.step()
+    found = States()
+    fit(small(tiny_task), tiny_task, settings, keep=found, display=False)
+    last = found[-1][0].weights
+    for name, tensor in expected.state_dict().items():
+        torch.testing.assert_close(last[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+def test_the_loss_is_counted_in_the_models_units(tiny_task):
+    """Data in other units, with the scales that go with them, train the same model."""
+
+    def in_units(length, time):
+        t = tiny_task.train.trajectories
+        scaled = Trajectories.from_arrays(
+            length * t.x[:],
+            length / time * t.v[:],
+            times=time * t.times,
+            steps=t.steps,
+            attributes={"charge": t.charge[:]},
+        )
+        task = Task.from_trajectories(scaled, length=3, stride=10, horizon=100)
+        model = small(task, length_scale=float(length), time_scale=float(time), dropout=0.0)
+        fit(model, task, SETTINGS, display=False)
+        return weights(model)
+
+    one, other = in_units(1, 1), in_units(1000, 7)
+    assert not same(one, weights(small(tiny_task)))
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=2e-3, atol=1e-4)
+
+
+def test_interrupted_anywhere_and_resumed_gives_the_same_bits(tiny_task):
+    settings = dataclasses.replace(SETTINGS, ema=0.8, schedule="cosine", save_every=0.0)
+    kept = States()
+    whole = small(tiny_task)
+    fit(whole, tiny_task, settings, keep=kept, display=False)
+    assert [state.progress.step for state, _ in kept] == [0, 1, 2, 3, 3, 4, 5, 6, 6, 7]
+    for state, _ in kept[:-1]:
+        again = States()
+        resumed = small(tiny_task, seed=99)
+        fit(resumed, tiny_task, settings, state=state, keep=again, display=False)
+        for part in ("weights", "averaged", "optimiser"):
+            assert same(getattr(again[-1][0], part), getattr(kept[-1][0], part)), part
+        assert again[-1][0].progress.best == kept[-1][0].progress.best
+        assert again[-1][0].progress.best_step == kept[-1][0].progress.best_step
+    assert any(state.averaged for state, _ in kept)
+
+
+def test_at_the_end_the_model_has_the_weights_that_validated_best(tiny_task):
+    model, kept = small(tiny_task), States()
+    progress = fit(model, tiny_task, SETTINGS, lr=0.05, steps=12, keep=kept, display=False)
+    best = [state for state, is_best in kept if is_best][-1]
+    assert best.progress.step == progress.best_step < 12  # such a rate gets worse in the end
+    assert same(weights(model), best.weights)
+    assert not model.training
+
+
+def test_validation_is_the_mean_position_error_over_all_windows(tiny_task):
+    model = small(tiny_task)
+    progress = fit(model, tiny_task, SETTINGS, display=False)
+    graph, target = tiny_task.val[:]
+    with torch.no_grad():
+        error = (model(graph).x - target.x).square().mean()
+    assert progress.best == pytest.approx(float(error), rel=1e-5)
+
+
+def test_an_average_of_weights_is_what_is_validated_and_kept(tiny_task):
+    kept = States()
+    model = small(tiny_task)
+    fit(model, tiny_task, SETTINGS, ema=0.9, steps=3, save_every=0.0, keep=kept, display=False)
+    by_step = {state.progress.step: state for state, _ in kept}
+    name = "blocks.0.egnn.layers.0.phi_h.0.weight"
+    name = name if name in by_step[1].weights else sorted(by_step[1].weights)[0]
+    expected = by_step[1].weights[name]
+    for step in (2, 3):
+        expected = 0.9 * expected + 0.1 * by_step[step].weights[name]
+    torch.testing.assert_close(by_step[3].averaged[name], expected)
+    assert not torch.equal(by_step[3].weights[name], by_step[3].averaged[name])
+    assert torch.equal(model.state_dict()[name], by_step[3].averaged[name])
+
+
+def test_adamw_decays_apart_from_the_gradient(tiny_task):
+    models = [small(tiny_task, "linear") for _ in range(2)]
+    for model, optimiser in zip(models, ("adam", "adamw"), strict=True):
+        fit(model, tiny_task, SETTINGS, optimiser=optimiser, weight_decay=5.0, display=False)
+    assert not same(*map(weights, models))
+
+
+def test_time_is_a_budget(tiny_task):
+    progress = fit(
+        small(tiny_task, "linear"), tiny_task, max_time="1s", batch_size=16, display=False
+    )
+    assert progress.time >= 1
+    assert progress.step > 1
+    assert progress.best < math.inf  # validated although the epoch was not over
+
+
+def test_a_budget_that_is_used_up_trains_no_more(tiny_task):
+    kept = States()
+    fit(small(tiny_task), tiny_task, SETTINGS, keep=kept, display=False)
+    again = fit(small(tiny_task), tiny_task, SETTINGS, state=kept[-1][0], display=False)
+    assert again.step == 7
+
+
+def test_nan_stops_with_the_batch_and_the_setting(tiny_task):
+    class Spoil(pl.Callback):
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            if module.progress.step == 4:
+                batch.graph.x[0, 0, 0, 0] = torch.nan
+
+    task = copy.deepcopy(tiny_task)
+    kept = States()
+    with pytest.raises(DivergenceError) as stop:
+        fit(small(task), task, SETTINGS, callbacks=[Spoil()], keep=kept, display=False)
+    fifth = [*Batches(task.train, 16, seed=0, stop=5)][-1].rows.tolist()
+    assert stop.value.rows == fifth
+    message = str(stop.value)
+    assert message.startswith("training: at step 4 (epoch 1), on the training windows")
+    assert f"{fifth[0]}, {fifth[1]}" in message
+    assert "lower lr (now 0.01)" in message
+    assert kept[-1][0].progress.step == 3
+    assert all(w.isfinite().all() for w in kept[-1][0].weights.values())
+
+
+def test_gradients_that_are_nan_never_reach_the_weights(tiny_task):
+    class Spoil(pl.Callback):
+        def on_before_optimizer_step(self, trainer, module, optimizer):
+            if module.progress.step == 2:
+                next(module.model.parameters()).grad[0] = torch.nan
+
+    model = small(tiny_task)
+    with pytest.raises(DivergenceError, match=r"at step 2 .* a gradient is NaN or infinite"):
+        fit(model, tiny_task, SETTINGS, callbacks=[Spoil()], display=False)
+    assert all(w.isfinite().all() for w in weights(model).values())
+
+
+def test_divergence_stops_the_run(tiny_task):
+    with pytest.raises(DivergenceError, match="lower lr"):
+        fit(small(tiny_task, "linear"), tiny_task, lr=1e6, steps=50, clip=None, display=False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_it_does_so_between_two_steps_and_keeps_the_state(tiny_task, number):
+    class Ask(pl.Callback):
+        def on_before_backward(self, trainer, module, loss):
+            if module.progress.step == 4:
+                os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    kept = States()
+    with pytest.raises(Interrupted):
+        fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], keep=kept, display=False)
+    assert kept[-1][0].progress.step == 5
+    assert signal.getsignal(number) is before
+
+
+def test_nothing_to_train(tiny_task):
+    with pytest.raises(InputError, match="StraightLine has nothing to train"):
+        fit(build_model("straight-line"), tiny_task, display=False)
+
+
+def test_double_precision(tiny_task):
+    kept = States()
+    fit(small(tiny_task), tiny_task, SETTINGS, precision="64-true", keep=kept, display=False)
+    assert {w.dtype for w in kept[-1][0].weights.values()} == {torch.float64}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed", "bf16-mixed"])
+def test_on_a_gpu(tiny_task, precision):
+    progress = fit(
+        small(tiny_task),
+        tiny_task,
+        SETTINGS,
+        precision=precision,
+        accelerator="gpu",
+        devices=1,
+        display=False,
+    )
+    assert progress.step == 7
+    assert progress.best < 10
+
+
+def test_without_a_terminal_every_validation_is_one_line(tiny_task, capsys):
+    fit(small(tiny_task), tiny_task, SETTINGS)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3  # after steps 3, 6 and 7
+    for part in ("epoch 2.3", "step 7", "loss ", "val ", "(straight line ", "samples/s", "left"):
+        assert part in lines[-1]
+
+
+def test_every_preset_learns_something(cache):
+    task = load_task("charged", cache=cache, counts=(40, 12, 12), horizon=1000, length=3)
+    for preset in ("set", "set-nonequivariant", "set-adjacency", "lstm", "egnn", "mlp", "linear"):
+        torch.manual_seed(0)
+        graph, target = task.train[:]
+        model = build_model(preset, like=graph)
+        with torch.no_grad():
+            before = float((model.eval()(graph).x - target.x).square().mean())
+        fit(model, task, lr=1e-3, steps=10, batch_size=40, validate_every=5, display=False)
+        with torch.no_grad():
+            assert float((model(graph).x - target.x).square().mean()) < before, preset

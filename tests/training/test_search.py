@@ -1,0 +1,154 @@
+import os
+import signal
+import time
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from spacetime_en import InputError
+from spacetime_en.config import Config
+from spacetime_en.training.search import Dimension, _open, search
+from tests.conftest import TINY
+from tests.integration.commands import TASK, finish, start
+
+TEXT = f"""
+preset: linear
+task: {{name: charged, counts: {list(TINY["counts"])}, horizon: {TINY["horizon"]}, length: 3}}
+training: {{batch_size: 16, steps: 10}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def cached(monkeypatch, cache, tiny_task):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+
+
+def config(text=TEXT):
+    return Config.from_yaml(text, "here")
+
+
+def study(folder, storage=None):
+    return optuna.load_study(study_name="spacetime", storage=_open(storage, folder))
+
+
+def test_a_search_finds_the_better_setting_and_train_takes_it(tmp_path):
+    said = []
+    space = ["lr=1e-5,3e-2", "batch_size=8:16"]
+    best = search(config(), tmp_path, trials=6, space=space, tell=said.append)
+    assert len(said) == 6
+    assert said[-1].startswith("trial 6 of 6: lr ")
+    assert best.training.lr == 3e-2  # the other is too small for ten steps
+    assert 8 <= best.training.batch_size <= 16
+    assert Config.from_yaml((tmp_path / "best.yaml").read_text(), "best.yaml") == best
+
+
+def test_the_same_seed_suggests_the_same(tmp_path):
+    for name in ("a", "b"):
+        search(config(), tmp_path / name, trials=3, tell=lambda text: None)
+    one, other = ([t.params for t in study(tmp_path / n).trials] for n in ("a", "b"))
+    assert one == other
+
+
+def test_running_it_again_adds_only_what_is_missing(tmp_path):
+    search(config(), tmp_path, trials=2, tell=lambda text: None)
+    search(config(), tmp_path, trials=2, tell=lambda text: None)
+    assert len(study(tmp_path).trials) == 2
+    search(config(), tmp_path, trials=3, tell=lambda text: None)
+    assert len(study(tmp_path).trials) == 3
+
+
+def test_trials_that_fall_behind_are_pruned_and_diverging_ones_do_not_end_the_search(tmp_path):
+    said = []
+    space = ["lr=3e-2,1e-12"]
+    search(config(), tmp_path / "a", trials=12, space=space, tell=said.append)
+    states = [t.state for t in study(tmp_path / "a").trials]
+    assert TrialState.PRUNED in states
+    assert all(
+        t.params["lr"] == "1e-12" for t in study(tmp_path / "a").trials if t.state.name == "PRUNED"
+    )
+    wild = TEXT.replace("steps: 10", "steps: 10, clip: null")
+    search(config(wild), tmp_path / "b", trials=6, space=["lr=1e-2,1e9"], tell=said.append)
+    assert any("lr 1e9: diverged" in text for text in said)
+
+
+def test_the_space_may_reach_into_the_model_and_the_task(tmp_path):
+    egnn = TEXT.replace("linear", "egnn")
+    space = ["model.hidden=4,8", "task.horizon=90,100"]
+    best = search(config(egnn), tmp_path, trials=3, space=space, tell=lambda text: None)
+    assert best.model["hidden"] in (4, 8)
+    assert best.task["horizon"] in (90, 100)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ("lr", "space: expected NAME=LOW:HIGH"),
+        ("lr=1e-2:1e-5", "space: expected NAME=LOW:HIGH"),
+        ("lr=0:1:log", "space: expected NAME=LOW:HIGH"),
+        ("lrr=1e-5:1e-2", "space: setting: there is no 'lrr'; did you mean 'lr'?"),
+        ("model.hiden=1,2", "space: setting: there is no 'model.hiden'"),
+        ("optimiser=adam,sgd", "space: training.optimiser: expected .*, found 'sgd'"),
+        ("lr=-1:1", "lr: expected a positive number"),
+    ],
+)
+def test_a_bad_space_is_told_before_anything_is_trained(tmp_path, space, message):
+    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+        search(config(), tmp_path / "x", space=[space])
+    assert not (tmp_path / "x").exists()
+
+
+def test_ranges_of_whole_numbers_give_whole_numbers():
+    trial = optuna.trial.FixedTrial({"a": 3, "b": 0.5})
+    assert Dimension.parse("a=1:8").suggest(trial) == 3
+    assert Dimension.parse("b=1e-2:1:log").suggest(trial) == 0.5
+
+
+def test_a_storage_that_cannot_be_opened(tmp_path):
+    with pytest.raises(InputError, match=r"storage: .* cannot be opened"):
+        search(config(), tmp_path, storage="sqlite:////nowhere/at/all.db")
+    with pytest.raises(InputError, match="storage: "):
+        search(config(), tmp_path, storage="nodatabase://x")
+
+
+SEARCH = ["search", "linear", *TASK, "--steps", "10", "--batch-size", "16"]
+
+
+@pytest.mark.parametrize("storage", ["file", "sqlite"])
+def test_two_processes_work_on_one_study(tmp_path, cache, storage):
+    url = None if storage == "file" else f"sqlite:///{tmp_path}/study.db"
+    options = [] if url is None else ["--storage", url]
+    for text in two_workers(tmp_path, cache, options):
+        assert "preset: linear" in text
+    trials = study(tmp_path, url).trials
+    # A worker that saw nine begun may begin the tenth at the same moment as the other.
+    assert 10 <= sum(t.state in (TrialState.COMPLETE, TrialState.PRUNED) for t in trials) <= 11
+    assert len({t.user_attrs["worker"] for t in trials}) == 2
+    assert len({t.params["lr"] for t in trials}) == len(trials)  # nobody does the same twice
+
+
+def two_workers(out, cache, options):
+    command = [*SEARCH, "--trials", "10", "--out", str(out), *options]
+    return [finish(p) for p in [start(*command, cache=cache) for _ in range(2)]]
+
+
+def test_a_killed_workers_trial_is_made_good(tmp_path, cache):
+    command = ["search", "linear", *TASK, "--max-time", "300s", "--trials", "1"]
+    process = start(*command, "--out", str(tmp_path), cache=cache)
+    end = time.monotonic() + 120
+    while not any("RUNNING" in t.state.name for t in _trials(tmp_path)):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    search(config(), tmp_path, trials=1, tell=lambda text: None)
+    assert [t.state for t in study(tmp_path).trials] == [TrialState.FAIL, TrialState.COMPLETE]
+    assert os.path.exists(tmp_path / "best.yaml")
+
+
+def _trials(folder):
+    try:
+        return [t for t in study(folder).trials if "worker" in t.user_attrs]
+    except KeyError:
+        return []

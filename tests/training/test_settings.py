@@ -1,0 +1,74 @@
+import dataclasses
+import math
+
+import pytest
+
+from spacetime_en import PRESETS, InputError
+from spacetime_en.nn.baselines import LastFrame
+from spacetime_en.training import PAPER, TrainingSettings
+from spacetime_en.training.settings import Budget, seconds
+
+
+def budget(batches=10, **settings):
+    return Budget.of(TrainingSettings(**settings), batches)
+
+
+def test_times_as_people_write_them():
+    assert seconds("90s") == 90
+    assert seconds("1h30m") == 5400
+    assert seconds("1.5h") == 5400
+    assert seconds("2d") == 172800
+    assert seconds("01:02:03") == 3723
+    for wrong in ("", "soon", "10", "0s", "1m2h", "-5s"):
+        with pytest.raises(InputError, match="max_time: expected a time such as"):
+            seconds(wrong)
+
+
+def test_the_budget_that_ends_first_counts():
+    both = budget(epochs=3, steps=20, max_time="100s")
+    assert both.steps == 20
+    assert both.used(10, 0) == 0.5
+    assert both.used(10, 80) == 0.8
+    assert both.used(20, 0) == 1
+    assert budget(epochs=3).steps == 30
+    assert budget().steps == 1000
+    assert budget(max_time="10s").steps is None
+
+
+def test_the_learning_rate_rises_then_follows_a_cosine_whichever_budget_is_set():
+    for b, at in (
+        (budget(steps=100, warmup=0.2, schedule="cosine"), lambda share: (100 * share, 0)),
+        (budget(max_time="50s", warmup=0.2, schedule="cosine"), lambda share: (7, 50 * share)),
+    ):
+        factor = [b.factor(b.used(*at(share))) for share in (0, 0.1, 0.2, 0.6, 1.0)]
+        assert factor == pytest.approx([0, 0.5, 1, 0.5, 0], abs=1e-9)
+    flat = budget(steps=100)
+    assert {flat.factor(flat.used(step, 0)) for step in range(101)} == {1.0}
+
+
+def test_every_trainable_preset_has_the_papers_settings():
+    assert set(PAPER) == {p for p in PRESETS if PRESETS[p].model.__init__ is not LastFrame.__init__}
+    assert PAPER["set"] == {"lr": 4.45e-5, "batch_size": 100}
+    assert PAPER["linear"]["weight_decay"] == 1e-6
+    for own in PAPER.values():
+        TrainingSettings(**own)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lr", 0.0),
+        ("lr", math.nan),
+        ("batch_size", 0),
+        ("epochs", -1),
+        ("ema", 1.0),
+        ("warmup", 1.5),
+        ("weight_decay", -1e-3),
+        ("seed", -1),
+        ("clip", 0.0),
+    ],
+)
+def test_impossible_settings_are_named(name, value):
+    with pytest.raises(InputError, match=f"^{name}: expected"):
+        TrainingSettings(**{name: value})
+    assert name in {f.name for f in dataclasses.fields(TrainingSettings)}
