@@ -36,12 +36,6 @@ def test_models_as_a_table_that_fits_80_columns(monkeypatch, capsys):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_demo_draws_a_picture(monkeypatch, capsys, tmp_path):
-    out = run(monkeypatch, capsys, "demo", "--out", str(tmp_path))
-    assert "assert_equivariant(model, graph) passed" in out
-    assert (tmp_path / "equivariance.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_simulate_in_shards_then_info(monkeypatch, capsys, tmp_path):
     out = str(tmp_path / "set")
     common = ("simulate", "charged", "--num", "40", "--out", out)

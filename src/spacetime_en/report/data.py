@@ -12,14 +12,8 @@ from spacetime_en.data.drift import drift
 from spacetime_en.data.systems import SYSTEMS
 from spacetime_en.data.tasks import Task
 from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.evaluation import BASELINES, Errors
 from spacetime_en.metrics import errors, summary
-from spacetime_en.nn.presets import build_model
-
-BASELINES = {
-    "last_frame": "last-frame",
-    "straight_line": "straight-line",
-    "least_squares_line": "least-squares-line",
-}
 
 
 def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
@@ -46,12 +40,9 @@ def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
         "drift": _drift(task),
     }
     with torch.no_grad():
-        for key, preset in BASELINES.items():
-            position, velocity = errors(build_model(preset)(graph), target, graph.node_mask)
-            description[key] = {
-                "position_mse": summary(position),
-                "velocity_mse": summary(velocity),
-            }
+        for key, baseline in BASELINES.items():
+            found = Errors(*errors(baseline()(graph), target, graph.node_mask))
+            description[key] = found.summary()
     return description
 
 

@@ -50,6 +50,51 @@ def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
     return path
 
 
+MARKERS = "oXDPv^"
+
+
+def plot_forecasts(
+    graph: SpacetimeGraph, target: Forecast, forecasts: dict[str, Forecast], path: Path
+) -> Path:
+    """Draw windows with their true futures (stars) and what models forecast (other marks).
+
+    Args:
+        graph: the windows, one panel each, in two or three dimensions.
+        target: the truth.
+        forecasts: by the name of the model.
+        path: of the PNG; its folder is made.
+    Returns: `path`.
+    """
+    count, flat = len(graph), graph.x.shape[-1] < 3
+    figure = Figure(figsize=(4.4 * count, 4.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place in range(count):
+        axes: Any = figure.add_subplot(1, count, place + 1, projection=None if flat else "3d")
+        for node in range(graph.x.shape[2]):
+            colour = COLOURS[node % len(COLOURS)]
+            past, goal = graph.x[place, :, node].numpy(), target.x[place, node].numpy()
+            axes.plot(*past.T, color=colour, linewidth=3)
+            axes.plot(*zip(past[-1], goal, strict=True), color=colour, linestyle=":", linewidth=1)
+            axes.scatter(
+                *goal, color=colour, marker="*", s=90, label="truth" if node == 0 else None
+            )
+            for marker, (name, forecast) in zip(MARKERS, forecasts.items(), strict=False):
+                axes.scatter(
+                    *forecast.x[place, node].numpy(),
+                    facecolors="none" if marker == "o" else colour,
+                    edgecolors=colour,
+                    marker=marker,
+                    s=55 if marker == "o" else 22,
+                    label=name if node == 0 else None,
+                )
+        points = [graph.x[place].flatten(0, 1), target.x[place]]
+        _cube(axes, torch.cat([*points, *(f.x[place] for f in forecasts.values())]))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    return path
+
+
 def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path) -> Path:
     """Draw that forecasting and turning commute, for the first graph of the batch (3-D).
 

@@ -4,6 +4,7 @@ Every command is a plain function; its options are the function's own arguments.
 """
 
 import json as json_module
+import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.nn.presets import PRESETS, build_model
 from spacetime_en.progress import progress_bar
 from spacetime_en.report.plots import plot_trajectories
@@ -177,11 +178,11 @@ def data_import(
 
 
 def demo(out: Path = Path("demo"), seed: int = 0) -> None:
-    """Build the paper's SET, forecast simulated particles, check its equivariance, draw a picture.
+    """Train a small SET and two baselines on simulated particles, print the table, draw pictures.
 
     Args:
-        out: folder for the picture.
-        seed: of the particles and the weights.
+        out: folder for the runs and the pictures.
+        seed: of the weights and the order of the windows.
     """
     from spacetime_en.demo import run_demo
 
@@ -195,6 +196,7 @@ DATA_COMMANDS = {"info": data_info, "import": data_import}
 def main() -> None:
     """Entry point of the console command."""
     arguments = sys.argv[1:]
+    sys.path.append(os.getcwd())  # where a user's own model class may be
     if arguments == ["--version"]:
         print(version("spacetime-en"))
         return
@@ -203,14 +205,24 @@ def main() -> None:
             _run(DATA_COMMANDS, "spacetime data", "Describe and import data.", arguments[1:])
         else:
             what = "Equivariant forecasting of moving point clouds. (Also: spacetime data --help)"
-            _run(COMMANDS, "spacetime", what, arguments)
+            known = dict(COMMANDS)
+            if arguments[:1] == [] or arguments[0] not in known:  # (Lightning is slow to import)
+                from spacetime_en.cli import runs, training
+
+                known |= training.commands(arguments) | runs.commands(arguments)
+            _run(known, "spacetime", what, arguments)
     except (InputError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        sys.exit(130)
     except KeyboardInterrupt:
         sys.exit(130)
 
 
 def _run(commands: dict[str, Any], prog: str, description: str, arguments: list[str]) -> None:
-    tyro.extras.subcommand_cli_from_dict(
+    made = tyro.extras.subcommand_cli_from_dict(
         commands, prog=prog, description=description, args=arguments
     )
+    if made is not None:  # a command with options of its own making
+        made()

@@ -1,0 +1,173 @@
+"""What is done with a run: ``spacetime evaluate``, ``predict`` and ``export``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from rich.console import Console
+from tyro.conf import Positional
+
+from spacetime_en.cli.chosen import Chosen, task_field
+from spacetime_en.config import open_task, settings_of, source_of
+from spacetime_en.progress import progress_bar
+from spacetime_en.runs import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Errors of a run's best model beside the trivial forecasts', its symmetry, energy, momentum.
+
+    The report and the errors of every window are also written to the run's folder `evaluation`.
+
+    Args:
+        run: folder of the run.
+        task: the name of a task; by default the run's own.
+        data: or the folder of a data set.
+        split: train, val or test.
+        json: print one object instead of tables.
+    """
+
+    chosen: ClassVar[Chosen]
+
+    run: Positional[Path]
+    task: str | None = None
+    data: Path | None = None
+    split: Literal["train", "val", "test"] = "test"
+    json: bool = False
+
+    def __call__(self) -> None:
+        from spacetime_en.evaluation import evaluate
+        from spacetime_en.report.evaluation import show, write
+
+        run = Run.open(self.run)
+        model = run.model().to(_device())
+        settings = getattr(self, "task_settings", None)
+        source = {**self.chosen.task, **(dataclasses.asdict(settings) if settings else {})}
+        task = open_task(source or run.config.task)
+        with progress_bar("windows", len(task.splits[self.split])) as advance:
+            found = evaluate(
+                model,
+                task,
+                split=self.split,
+                batch_size=run.config.training.batch_size,
+                progress=advance,
+            )
+        found.report.update(run=str(self.run), preset=run.config.preset)
+        found.report["warnings"] = run.unlike(task)
+        name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
+        report, table = write(found, self.run / "evaluation", name)
+        if self.json:
+            print(json.dumps(found.report, indent=2))
+        else:
+            show(found.report, Console())
+            print(f"written: {report}\nerrors of every window: {table}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict:
+    """Forecast new data with a run's best model.
+
+    For every window of frames that the file has, spaced in time as those that the model was
+    trained on, the state one horizon after the window's last frame.
+
+    Args:
+        run: folder of the run.
+        input: any file or folder that the readers know (see `spacetime data import --help`).
+        out: file to write: .npz, .h5md, .extxyz, ..., or without an ending a folder data set.
+        last: only from the newest window of each trajectory.
+        batch_size: windows at a time; by default that of the training.
+        topology: for MDAnalysis, the file that names the atoms.
+        select: for MDAnalysis, which atoms.
+        time_step: between frames, for files that do not tell it.
+    """
+
+    run: Positional[Path]
+    input: Positional[Path]
+    out: Path
+    last: bool = False
+    batch_size: int | None = None
+    topology: Path | None = None
+    select: str | None = None
+    time_step: float | None = None
+
+    def __call__(self) -> None:
+        from spacetime_en.data.readers import read
+        from spacetime_en.prediction import count_windows, predict
+
+        run = Run.open(self.run)
+        given = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
+        found = read(self.input, **{k: v for k, v in given.items() if v is not None})
+        data = run.facts["data"]
+        windows = {"length": data["frames"], "frame_time": data["frame_time"], "last": self.last}
+        with progress_bar("windows", count_windows(found, **windows)) as advance:
+            path = predict(
+                run.model().to(_device()),
+                found,
+                self.out,
+                **windows,
+                horizon_time=data["horizon_time"],
+                batch_size=self.batch_size or run.config.training.batch_size,
+                progress=advance,
+            )
+        print(path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a run's best model as a program that needs nothing of this package.
+
+    Args:
+        run: folder of the run.
+        format: onnx, or torch-export.
+        out: file to write; by default model.onnx or model.pt2 in the run.
+    """
+
+    run: Positional[Path]
+    format: Literal["onnx", "torch-export"] = "onnx"
+    out: Path | None = None
+
+    def __call__(self) -> None:
+        from spacetime_en.export import export
+
+        run = Run.open(self.run)
+        ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
+        example, _ = run.config.load_task().train[:2]
+        print(export(run.model(), example, self.out or self.run / f"model.{ending}", self.format))
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def commands(arguments: Sequence[str]) -> dict[str, Any]:
+    """The commands, `evaluate` with the options of the task that `arguments` choose."""
+    chosen, fields = Chosen(), []
+    if list(arguments[:1]) == ["evaluate"]:
+        chosen = Chosen.among(arguments[1:], positional=False)
+        rest = [a for a in arguments[1:] if not a.startswith("-")]
+        task: Any = chosen.task
+        settings: dict[str, Any] = {}
+        if rest and Path(rest[0]).is_dir():
+            # By default the run's own task, any of whose settings may be replaced.
+            own = Run.open(rest[0]).config.task
+            if not task or task == source_of(own):
+                task = source_of(own)
+                settings = {key: value for key, value in own.items() if key not in task}
+                chosen = dataclasses.replace(chosen, task=task)
+        if task:
+            fields = [task_field(settings_of("set", task)["task"], settings)]
+    evaluate = dataclasses.make_dataclass(
+        "Evaluate",
+        fields,
+        bases=(Evaluate,),
+        namespace={"chosen": chosen, "__doc__": Evaluate.__doc__},
+        frozen=True,
+        kw_only=True,
+    )
+    return {"evaluate": evaluate, "predict": Predict, "export": Export}

@@ -1,0 +1,188 @@
+"""How good a model is on a task: errors beside the trivial forecasts', symmetry, conservation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spacetime_en.data.drift import drift
+from spacetime_en.data.systems import SYSTEMS
+from spacetime_en.data.tasks import Task
+from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.windows import Windows
+from spacetime_en.errors import InputError
+from spacetime_en.graph import Forecast
+from spacetime_en.metrics import errors, summary
+from spacetime_en.nn.baselines import LastFrame, LeastSquaresLine, StraightLine
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.testing import equivariance_errors
+
+Split = Literal["train", "val", "test"]
+BASELINES: dict[str, type[Forecaster]] = {
+    "last_frame": LastFrame,
+    "straight_line": StraightLine,
+    "least_squares_line": LeastSquaresLine,
+}
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors of a model on windows.
+
+    Args:
+        position, velocity: the MSE of each window, (W,).
+    """
+
+    position: torch.Tensor
+    velocity: torch.Tensor
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Mean, median and 90th percentile of both."""
+        return {"position_mse": summary(self.position), "velocity_mse": summary(self.velocity)}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What :func:`evaluate` found.
+
+    Args:
+        report: summaries, plain numbers all through.
+        errors: of the model and of each baseline, by name, for every window.
+        runs: the trajectory of each window, (W,).
+        first_steps: the step of the first frame of each window, (W,).
+    """
+
+    report: dict[str, Any]
+    errors: dict[str, Errors]
+    runs: NDArray[np.int64]
+    first_steps: NDArray[np.int64]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row a window: trajectory, first step, and every error."""
+        columns: dict[str, list[Any]] = {
+            "trajectory": self.runs.tolist(),
+            "first_step": self.first_steps.tolist(),
+        }
+        for name, of in self.errors.items():
+            columns[f"{name}_position_mse"] = of.position.tolist()
+            columns[f"{name}_velocity_mse"] = of.velocity.tolist()
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def evaluate(
+    model: Forecaster,
+    task: Task,
+    *,
+    split: Split = "test",
+    batch_size: int = 100,
+    progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """Forecast every window of a split and compare.
+
+    The report holds ``position_mse`` and ``velocity_mse``, each with mean, median and 90th
+    percentile over the windows; for each trivial forecast the same (its ``mean``, ``median`` and
+    ``p90`` are those of the positions); the equivariance errors of the model; and, where the
+    physics of the data are known, how much energy and momentum change from the last frame to the
+    forecast, beside how much they change in truth.
+
+    Args:
+        model: any model; it is put into eval mode.
+        task: what on.
+        split: of the task.
+        batch_size: windows at a time.
+        progress: called with the number of windows done since the last call.
+    """
+    if split not in task.splits:
+        raise InputError(f"split: expected one of {', '.join(task.splits)}, found {split!r}.")
+    windows = task.splits[split]
+    found, forecast = run(model, windows, batch_size, progress)
+    by_name = {"model": found}
+    for name, baseline in BASELINES.items():
+        by_name[name], _ = run(baseline(), windows, batch_size)
+    sample, _ = windows[: min(len(windows), 16)]
+    parameter = next(model.parameters(), None)
+    sample = sample if parameter is None else sample.to(parameter.device, parameter.dtype)
+    # As far as the data themselves reach: a shift of 1000 means nothing to data in micrometres.
+    reach = max(1.0, float(sample.x.abs().max()))
+    report: dict[str, Any] = {
+        "task": task.label,
+        "split": split,
+        "windows": len(windows),
+        "horizon_time": float(sample.horizon[0]),
+        "model": type(model).__name__,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        **found.summary(),
+    }
+    for name in BASELINES:
+        own = by_name[name].summary()
+        report[name] = own["position_mse"] | own
+    report["equivariance_error"] = equivariance_errors(
+        model, sample, max_translation=reach
+    )._asdict()
+    report["drift"] = _drift(windows, forecast)
+    index = np.arange(len(windows))
+    return Evaluation(
+        report,
+        by_name,
+        windows.runs[index // len(windows.frames)],
+        windows.trajectories.steps[windows.frames[index % len(windows.frames), 0]],
+    )
+
+
+def run(
+    model: Forecaster,
+    windows: Windows,
+    batch_size: int,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Errors, Forecast]:
+    """The errors of a model on windows, and its forecasts, on the CPU in double precision."""
+    model.eval()
+    parameter = next(model.parameters(), None)
+    found = []
+    with torch.no_grad():
+        for first in range(0, len(windows), batch_size):
+            graph, target = windows[first : first + batch_size]
+            if parameter is not None:
+                graph = graph.to(parameter.device, parameter.dtype)
+            forecast = model(graph).to(torch.device("cpu"), torch.float64)
+            mask = None if graph.node_mask is None else graph.node_mask.cpu()
+            found.append((*errors(forecast, target.to(torch.float64), mask), forecast))
+            if progress is not None:
+                progress(len(graph))
+    position, velocity, forecasts = zip(*found, strict=True)
+    joined = Forecast(torch.cat([f.x for f in forecasts]), torch.cat([f.v for f in forecasts]))
+    return Errors(torch.cat(position), torch.cat(velocity)), joined
+
+
+def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
+    """How what physics keeps changes from the last frame on, in the forecast and in truth."""
+    t = windows.trajectories
+    system = SYSTEMS.get(t.meta.get("system", ""))
+    if system is None:
+        return None
+    index = np.arange(len(windows))
+    runs = windows.runs[index // len(windows.frames)]
+    frames = windows.frames[index % len(windows.frames)]
+    last, goal = frames[:, -2], frames[:, -1]
+    x, v = t.x[runs, last], t.v[runs, last]
+    ends = {
+        "forecast": (forecast.x.numpy(), forecast.v.numpy()),
+        "truth": (t.x[runs, goal], t.v[runs, goal]),
+    }
+    report: dict[str, Any] = {}
+    for name, (end_x, end_v) in ends.items():
+        pair = Trajectories(
+            np.stack([x, end_x], axis=1),
+            np.stack([v, end_v], axis=1),
+            np.arange(2),
+            np.arange(2.0),
+            {key: stacked[runs] for key, stacked in t.attributes.items()},
+        )
+        changes = drift(system, pair)
+        report[name] = {key: summary(torch.from_numpy(value)) for key, value in changes.items()}
+    return report

@@ -1,0 +1,202 @@
+"""The way of a user: data, train, evaluate, predict, export, search; and what bad input says."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from spacetime_en import Forecaster
+from spacetime_en.cli import main
+from spacetime_en.data.readers import read
+from tests.integration.commands import TASK
+
+SIZE = ["--model.hidden", "8", "--model.layers", "1", "--model.blocks", "2"]
+
+
+@pytest.fixture
+def spacetime(monkeypatch, capsys, cache, tiny_task, tmp_path):
+    """Runs a command; returns what it printed."""
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["spacetime", *arguments])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def error_of(spacetime, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        spacetime(*arguments)
+    return str(stop.value)
+
+
+def test_train_evaluate_predict_export(spacetime, tmp_path, cache):
+    said = spacetime("train", "set", *TASK, *SIZE, "--steps", "4", "--lr", "1e-2", "--out", "run")
+    assert "best at step 4" in said
+    assert "spacetime evaluate run" in said
+
+    report = json.loads(spacetime("evaluate", "run", "--json"))
+    for row in (report, report["last_frame"], report["straight_line"]):
+        for what in ("position_mse", "velocity_mse"):
+            assert set(row[what]) == {"mean", "median", "p90"}
+    assert report["windows"] == 12
+    assert report["horizon_time"] == pytest.approx(0.1)
+    assert max(report["equivariance_error"].values()) < 1e-4
+    shown = spacetime("evaluate", "run", "--split", "val", "--task.noise", "0.5")
+    assert "straight line" in shown
+    assert "energy" in shown
+    assert len(list((tmp_path / "run" / "evaluation").iterdir())) == 4
+
+    (data,) = cache.glob("charged-*")
+    spacetime("predict", "run", str(data), "--out", "forecasts.npz", "--last")
+    forecasts = read("forecasts.npz")
+    assert forecasts.x.shape == (64, 1, 5, 3)
+    model = Forecaster.from_pretrained(tmp_path / "run" / "model")
+    from spacetime_en.config import open_task
+    from spacetime_en.runs import Run
+
+    test = open_task(Run.open("run").config.task).test
+    with torch.no_grad():
+        expected = model(test[:][0]).x.numpy()
+    np.testing.assert_allclose(forecasts.x[52:, 0], expected, atol=1e-5)
+    assert forecasts.times[0] == pytest.approx(0.12)  # the last frame's 0.02, and the horizon
+
+    assert "model.pt2" in spacetime("export", "run", "--format", "torch-export")
+    exported = torch.export.load("run/model.pt2").module()
+    graph, _ = test[:3]
+    out = exported(**graph.fields())
+    np.testing.assert_allclose(out["forecast_x"].numpy(), expected[:3], atol=1e-5)
+
+
+def test_your_own_data_and_your_own_model(spacetime, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "from spacetime_en import Forecast, Forecaster, Symmetries\n"
+        "class Drift(Forecaster):\n"
+        '    """x + a v."""\n'
+        "    def __init__(self, start: float = 1.0) -> None:\n"
+        "        super().__init__()\n"
+        "        self.a = torch.nn.Parameter(torch.tensor(start))\n"
+        "    @property\n"
+        "    def symmetries(self):\n"
+        "        return Symmetries(True, True, True)\n"
+        "    def forecast(self, graph, return_attention):\n"
+        "        x, v = graph.x[:, -1], graph.v[:, -1]\n"
+        "        return Forecast(x + self.a * v, v), ()\n"
+    )
+    walk = np.random.default_rng(0).standard_normal((1, 200, 3, 2)).cumsum(1)
+    np.savez("walk.npz", x=walk.cumsum(1), times=0.5 * np.arange(200))
+    spacetime("data", "import", "walk.npz", "--out", "data")
+    spacetime(
+        *("train", "mine.Drift", "--data", "data", "--task.length", "4", "--model.start", "0.1"),
+        *("--epochs", "2", "--lr", "0.1", "--out", "run"),
+    )
+    report = json.loads(spacetime("evaluate", "run", "--json"))
+    assert report["position_mse"]["mean"] < report["last_frame"]["mean"]
+    assert report["drift"] is None
+    spacetime("predict", "run", "walk.npz", "--out", "next.npz")
+    assert read("next.npz").x.shape == (1, 197, 3, 2)
+
+
+def test_a_config_file_and_options_that_replace_it(spacetime, tmp_path):
+    counts = ", ".join(TASK[TASK.index("--task.counts") + 1 :][:3])
+    (tmp_path / "c.yaml").write_text(
+        "preset: egnn\nmodel: {hidden: 4}\n"
+        f"task: {{name: charged, counts: [{counts}], horizon: 100, length: 3}}\n"
+        "training: {steps: 3, lr: 1e-3}\n"
+    )
+    spacetime("train", "--config", "c.yaml", "--lr", "2e-3", "--model.layers", "1", "--out", "run")
+    text = (tmp_path / "run" / "config.yaml").read_text()
+    for line in ("hidden: 4", "layers: 1", "lr: 0.002", "steps: 3", "batch_size: 32"):
+        assert line in text
+    assert "goes on" not in spacetime("train", "--out", "run", "--resume", "--steps", "5")
+    best = spacetime("train", "--config", "run/config.yaml", "--out", "again", "--steps", "1")
+    assert "again: best at step 1" in best
+
+
+def test_search_then_train(spacetime, tmp_path):
+    said = spacetime("search", "linear", *TASK, "--steps", "5", "--trials", "2", "--out", "study")
+    assert "preset: linear" in said
+    assert "spacetime train --config study/best.yaml" in said
+    spacetime("train", "--config", "study/best.yaml", "--out", "run")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "sett", *TASK, "--out", "x"), "preset: there is no 'sett'; did you mean 'set'?"),
+        (("train", "set", "--task", "charge", "--out", "x"), "task: there is no 'charge'; did you"),
+        (("train", "set", "--out", "x"), "task: what to train on?"),
+        (("train", *TASK, "--out", "x"), "preset: which model?"),
+        (("train", "set", "--data", "nowhere", "--out", "x"), "expected a data set's folder"),
+        (("train", "set", "--config", "no.yaml", "--out", "x"), "no.yaml: cannot be read"),
+        (("train", "set", *TASK, "--out", "x", "--lr", "-1"), "lr: expected a positive number"),
+        (("train", "set", *TASK, "--out", "x", "--max-time", "soon"), "max_time: expected a time"),
+        (("train", "straight-line", *TASK, "--out", "x"), "StraightLine has nothing to train"),
+        (("train", "set", *TASK, "--data", "d", "--out", "x"), "either a task or data"),
+        (("train", "mlp", *TASK, "--model.dims", "2", "--out", "x"), "tied to n = 2 space dim"),
+        (("evaluate", "nowhere"), "nowhere: is no run"),
+        (("predict", "nowhere", "x.npz", "--out", "y.npz"), "nowhere: is no run"),
+        (("export", "nowhere"), "nowhere: is no run"),
+    ],
+)
+def test_bad_input_is_one_sentence(spacetime, arguments, message):
+    said = error_of(spacetime, *arguments)
+    assert said.startswith("error: ")
+    assert message in said
+    assert "\n" not in said
+
+
+def test_unknown_options_get_the_nearest(spacetime, capsys):
+    with pytest.raises(SystemExit):
+        spacetime("train", "set", *TASK, "--out", "x", "--model.hiden", "8")
+    said = capsys.readouterr().err
+    assert "--model.hiden" in said
+    assert "--model.hidden" in said
+
+
+def test_data_that_do_not_fit_the_model(spacetime, tmp_path):
+    spacetime("train", "lstm", *TASK, "--steps", "1", "--out", "run")
+    said = error_of(spacetime, "evaluate", "run", "--task.nodes", "4")
+    assert "this model is tied to N = 5 nodes, the graph has 4" in said
+    x = np.random.default_rng(0).standard_normal((2, 6, 5, 2))
+    np.savez("flat.npz", x=x, times=0.01 * np.arange(6))
+    assert "error: " in error_of(spacetime, "predict", "run", "flat.npz", "--out", "y.npz")
+    np.savez("slow.npz", x=np.zeros((2, 6, 5, 3)) + np.arange(6)[:, None, None])
+    said = error_of(spacetime, "predict", "run", "slow.npz", "--out", "y.npz")
+    assert "0.01" in said
+    assert not (tmp_path / "y.npz").exists()
+
+
+def test_another_horizon_than_the_trained_one_is_told(spacetime, capsys):
+    spacetime("train", "linear", *TASK, "--steps", "1", "--out", "run")
+    spacetime("evaluate", "run")
+    report = json.loads(spacetime("evaluate", "run", "--task.horizon", "90", "--json"))
+    assert "trained for a horizon of 0.1" in report["warnings"][0]
+
+
+def test_no_space_is_one_sentence(spacetime, monkeypatch):
+    import spacetime_en.runs as runs
+
+    def full(path, write):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runs, "replace_whole", full)
+    said = error_of(spacetime, "train", "linear", *TASK, "--steps", "1", "--out", "run")
+    assert said == "error: [Errno 28] No space left on device"
+
+
+def test_the_demo(spacetime, monkeypatch, tmp_path):
+    import spacetime_en.demo as demo
+
+    monkeypatch.setattr(demo, "TASK", {"name": "charged", "counts": (40, 12, 12), "horizon": 100})
+    reports = demo.run_demo(tmp_path / "demo", 0, steps=2)
+    assert set(reports) == {"set", "egnn", "mlp"}
+    for name in ("forecasts.png", "equivariance.png"):
+        assert (tmp_path / "demo" / name).read_bytes().startswith(b"\x89PNG")
+    demo.run_demo(tmp_path / "demo", 0, steps=2)  # a second time does not train again

@@ -1,0 +1,71 @@
+import csv
+import json
+
+import pytest
+import torch
+
+from spacetime_en import InputError, build_model
+from spacetime_en.evaluation import evaluate
+from spacetime_en.report.evaluation import write
+from tests.helpers import liven
+
+
+def test_errors_are_those_of_a_plain_loop(tiny_task):
+    model = liven(build_model("egnn", hidden=8))
+    found = evaluate(model, tiny_task, batch_size=5)
+    report = found.report
+    position = []
+    with torch.no_grad():
+        for row in range(len(tiny_task.test)):
+            graph, target = tiny_task.test[row]
+            position.append(float((model(graph).x - target.x).square().mean()))
+    expected = torch.tensor(position).double()
+    torch.testing.assert_close(found.errors["model"].position, expected, rtol=1e-4, atol=1e-6)
+    assert report["windows"] == 12
+    assert report["position_mse"]["mean"] == pytest.approx(sum(position) / 12, rel=1e-5)
+    middle = sorted(position)[5:7]
+    assert report["position_mse"]["median"] == pytest.approx(sum(middle) / 2, rel=1e-5)
+
+
+def test_trivial_forecasts_stand_beside_the_model(tiny_task):
+    graph, target = tiny_task.test[:]
+    report = evaluate(build_model("egnn", hidden=8), tiny_task).report
+    last = (graph.x[:, -1] - target.x).square().mean(dim=(1, 2))
+    straight = (graph.x[:, -1] + 0.1 * graph.v[:, -1] - target.x).square().mean(dim=(1, 2))
+    for name, error in (("last_frame", last), ("straight_line", straight)):
+        row = report[name]
+        assert row["position_mse"]["mean"] == pytest.approx(float(error.mean()), rel=1e-4)
+        assert {k: row[k] for k in ("mean", "median", "p90")} == row["position_mse"]
+        assert row["velocity_mse"]["median"] > 0
+    again = evaluate(build_model("straight-line"), tiny_task).report
+    assert again["position_mse"] == report["straight_line"]["position_mse"]
+
+
+def test_symmetry_and_conservation_are_measured(tiny_task):
+    report = evaluate(build_model("straight-line"), tiny_task).report
+    assert max(report["equivariance_error"].values()) < 1e-5
+    # Going straight on keeps momentum and angular momentum exactly, but not the energy.
+    drift = report["drift"]
+    assert drift["forecast"]["momentum"]["p90"] < 1e-6
+    assert drift["forecast"]["angular_momentum"]["p90"] < 1e-6
+    assert drift["forecast"]["energy"]["p90"] > 10 * drift["truth"]["energy"]["median"]
+    crooked = evaluate(liven(build_model("mlp")), tiny_task).report
+    assert crooked["equivariance_error"]["rotation"] > 1e-2
+
+
+def test_one_row_a_window_and_one_object(tiny_task, tmp_path):
+    found = evaluate(build_model("last-frame"), tiny_task, split="val")
+    report, table = write(found, tmp_path / "new", "name")
+    assert json.loads(report.read_text()) == found.report
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [int(row["trajectory"]) for row in rows] == list(range(40, 52))
+    assert {row["first_step"] for row in rows} == {"0"}
+    assert [float(row["model_position_mse"]) for row in rows] == (
+        found.errors["model"].position.tolist()
+    )
+    assert rows[0]["model_velocity_mse"] == rows[0]["last_frame_velocity_mse"]
+
+
+def test_unknown_split(tiny_task):
+    with pytest.raises(InputError, match="split: expected one of train, val, test"):
+        evaluate(build_model("last-frame"), tiny_task, split="tset")
