@@ -1,0 +1,311 @@
+"""Who is near whom: neighbour lists by radius or by number, in open space or a periodic box.
+
+Nodes are sorted into cells no smaller than the radius, so that only the 3^n cells around a node
+are searched: the cost grows linearly with the number of nodes at constant density.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spacetime_en.errors import InputError
+from spacetime_en.graph import SpacetimeGraph
+
+
+def radius_neighbours(
+    x: Tensor,
+    radius: float,
+    *,
+    box: Tensor | None = None,
+    node_mask: Tensor | None = None,
+    most: int | None = None,
+) -> Tensor:
+    """For every node the others within `radius`, the nearest first.
+
+    Args:
+        x: positions, (..., N, n).
+        radius: the largest distance; in a box, at most half its smallest height.
+        box: edge lengths (n,) or cell vectors as rows, (n, n) or (B, n, n) with B the first axis
+            of x; None: open space.
+        node_mask: (..., N) as x, True where the node exists; None: all do.
+        most: keep only so many, the nearest; None: all.
+    Returns: (..., N, K) for ``SpacetimeGraph(neighbours=...)``; -1 fills unused places.
+    """
+    if not 0 < radius < math.inf:
+        raise InputError(f"radius: expected a positive distance, found {radius!r}.")
+    clouds = _Clouds(x, box, node_mask)
+    if clouds.reach < radius * (1 - 1e-12):
+        raise InputError(
+            f"radius: in a box it is at most half the smallest height, {clouds.reach:g}, or a node "
+            f"would be its own neighbour's neighbour twice; found {radius:g}."
+        )
+    counts = clouds.counts(radius)
+    K = int(counts.max(initial=0))
+    return clouds.lists(radius, K if most is None else min(K, most))
+
+
+def nearest_neighbours(
+    x: Tensor, k: int, *, box: Tensor | None = None, node_mask: Tensor | None = None
+) -> Tensor:
+    """For every node the k nearest others (fewer where there are no more), the nearest first.
+
+    Args:
+        x, box, node_mask: as for :func:`radius_neighbours`.
+        k: how many. In a box they must lie within half its smallest height.
+    Returns: (..., N, k); -1 fills unused places.
+    """
+    if k < 1:
+        raise InputError(f"k: expected a positive whole number, found {k!r}.")
+    clouds = _Clouds(x, box, node_mask)
+    wanted = np.minimum(k, clouds.exists.sum(1) - 1)[:, None]
+    radius = clouds.typical_distance * k ** (1 / clouds.n)
+    while True:
+        radius = min(radius, clouds.reach)
+        counts = np.where(clouds.exists, clouds.counts(radius), k)
+        if (counts >= wanted).all():
+            return clouds.lists(radius, k)
+        if radius >= clouds.reach:
+            raise InputError(
+                f"k: a node has only {int(counts.min())} others within half the box's smallest "
+                f"height, {clouds.reach:g}, found k = {k}; use fewer."
+            )
+        radius *= 1.5
+
+
+def connect(
+    graph: SpacetimeGraph,
+    *,
+    radius: float | None = None,
+    k: int | None = None,
+    per_frame: bool = False,
+) -> SpacetimeGraph:
+    """The graph with neighbour lists instead of all pairs.
+
+    Args:
+        graph: complete; its edge attributes are taken along.
+        radius: neighbours are all nodes within it, or
+        k: so many of the nearest.
+        per_frame: a list for every frame; otherwise that of the last observed frame serves all.
+    """
+    if graph.neighbours is not None:
+        raise InputError("graph: has neighbours already; connect a complete graph.")
+    if (radius is None) == (k is None):
+        raise InputError("connect: give either a radius or k.")
+    B, _, N, _ = graph.x.shape
+    if per_frame:
+        x = (
+            graph.x
+            if graph.observed is None
+            else graph.x.masked_fill(~graph.observed[..., None], 0)
+        )
+        mask = graph.observed
+    else:
+        x = graph.x[torch.arange(B, device=graph.x.device), graph.last_frame]
+        mask = graph.node_mask
+        x = x if mask is None else x.masked_fill(~mask[..., None], 0)
+    if radius is not None:
+        lists = radius_neighbours(x, radius, box=graph.box, node_mask=mask)
+    else:
+        assert k is not None
+        lists = nearest_neighbours(x, k, box=graph.box, node_mask=mask)
+    lists = lists if per_frame else lists[:, None]
+    if lists.shape[-1] == 0:
+        lists = lists.new_full((*lists.shape[:-1], 1), -1)
+    changed = {"neighbours": lists}
+    if graph.edge_attr is not None:
+        a, index = graph.edge_attr, lists.clamp(min=0)
+        frames = max(a.shape[1], index.shape[1])
+        a = a.expand(B, frames, N, N, -1)
+        index = index.expand(B, frames, N, -1)[..., None].expand(-1, -1, -1, -1, a.shape[-1])
+        changed["edge_attr"] = a.gather(3, index)
+    return graph.replace(**changed)
+
+
+class _Clouds:
+    """Point clouds as arrays, (F, N, n), each with its cell.
+
+    Args:
+        x, box, node_mask: as for :func:`radius_neighbours`.
+    """
+
+    def __init__(self, x: Tensor, box: Tensor | None, node_mask: Tensor | None) -> None:
+        if x.ndim < 2 or 0 in x.shape:
+            raise InputError(f"x: expected a shape (..., N, n), found {tuple(x.shape)}.")
+        *leading, N, n = x.shape
+        self.leading, self.N, self.n, self.device = leading, N, n, x.device
+        self.x = np.ascontiguousarray(x.detach().cpu().double().numpy().reshape(-1, N, n))
+        F = len(self.x)
+        self.exists = np.ones((F, N), dtype=np.bool_)
+        if node_mask is not None:
+            self.exists = node_mask.expand(*leading, N).reshape(F, N).cpu().numpy().copy()
+        if not np.isfinite(self.x[self.exists]).all():
+            raise InputError("x: NaN or infinite positions have no neighbours; mask them.")
+        self.cells = np.zeros((0, n, n))
+        self.reach = math.inf
+        if box is not None:
+            cell = box.detach().cpu().double()
+            cell = torch.diag(cell) if cell.ndim == 1 else cell
+            if cell.ndim == 3:  # one a graph: the same for all its frames
+                cell = cell.repeat_interleave(F // len(cell), dim=0)
+            self.cells = np.ascontiguousarray(cell.expand(F, n, n).numpy())
+            heights = 1 / np.linalg.norm(np.linalg.inv(self.cells), axis=1)  # (F, n)
+            self.reach = float(heights.min()) / 2
+
+    @property
+    def typical_distance(self) -> float:
+        """The side of a cube that holds one node, on average; whatever, if all are at one point."""
+        spreads = [
+            np.ptp(x[e], axis=0).max() for x, e in zip(self.x, self.exists, strict=True) if e.any()
+        ]
+        return float(max(spreads, default=1.0) or 1.0) / float(self.N ** (1 / self.n))
+
+    def counts(self, radius: float) -> NDArray[np.int64]:
+        """How many others are within `radius` of each node, (F, N)."""
+        out = np.zeros((len(self.x), self.N, 0), dtype=np.int64)
+        counts: NDArray[np.int64] = _search(self.x, self.exists, self.cells, radius, out)
+        return counts
+
+    def lists(self, radius: float, K: int) -> Tensor:
+        """The K nearest within `radius`, (..., N, K)."""
+        out = np.full((len(self.x), self.N, K), -1, dtype=np.int64)
+        if K:
+            _search(self.x, self.exists, self.cells, radius, out)
+        return torch.from_numpy(out.reshape(*self.leading, self.N, K)).to(self.device)
+
+
+@numba.njit(cache=True, inline="always")
+def _shortest(d: Any, cell: Any, inverse: Any, images: Any) -> None:
+    """Replace d, (n,), by its shortest image in the box; `images` is room to work in."""
+    n = len(d)
+    for b in range(n):
+        u = 0.0
+        for a in range(n):
+            u += d[a] * inverse[a, b]
+        images[b] = np.rint(u)
+    for b in range(n):
+        for a in range(n):
+            d[b] -= images[a] * cell[a, b]
+
+
+@numba.njit(cache=True)
+def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
+    """Fill `out` (F, N, K) with the nearest within `radius`; returns how many there are, (F, N)."""
+    F, N, n = x.shape
+    K = out.shape[2]
+    periodic = len(cells) > 0
+    counts = np.zeros((F, N), dtype=np.int64)
+    around = 3**n
+    for f in range(F):
+        # Coordinates in which a cell of the grid is a unit cube.
+        size = np.ones(n, dtype=np.int64)
+        place = np.empty((N, n))
+        cell = cells[f] if periodic else np.eye(n)
+        inverse = np.linalg.inv(cell)
+        if periodic:
+            for d in range(n):
+                height = 1 / math.sqrt((inverse[:, d] ** 2).sum())
+                size[d] = max(1, min(int(height / radius), int(N ** (1 / n)) + 1))
+            for i in range(N):
+                for d in range(n):
+                    u = 0.0
+                    for e in range(n):
+                        u += x[f, i, e] * inverse[e, d]
+                    place[i, d] = (u - math.floor(u)) * size[d]
+        else:
+            for d in range(n):
+                low, high = np.inf, -np.inf
+                for i in range(N):
+                    if exists[f, i]:
+                        low, high = min(low, x[f, i, d]), max(high, x[f, i, d])
+                extent = max(high - low, 0.0)
+                size[d] = max(1, min(int(extent / radius), int(N ** (1 / n)) + 1))
+                scale = size[d] / extent if extent > 0 else 0.0
+                for i in range(N):
+                    place[i, d] = (x[f, i, d] - low) * scale if exists[f, i] else 0.0
+        # Nodes in the order of their cells: start[c] to start[c + 1] are those of cell c.
+        total = 1
+        for d in range(n):
+            total *= size[d]
+        own = np.empty(N, dtype=np.int64)
+        start = np.zeros(total + 1, dtype=np.int64)
+        for i in range(N):
+            c = 0
+            for d in range(n):
+                c = c * size[d] + min(max(int(place[i, d]), 0), size[d] - 1)
+            own[i] = c if exists[f, i] else -1
+            if own[i] >= 0:
+                start[c + 1] += 1
+        for c in range(total):
+            start[c + 1] += start[c]
+        members = np.empty(start[total], dtype=np.int64)
+        filled = start[:-1].copy()
+        for i in range(N):
+            if own[i] >= 0:
+                members[filled[own[i]]] = i
+                filled[own[i]] += 1
+        distance, apart, images = np.empty(K), np.empty(n), np.empty(n)
+        here = np.empty(n, dtype=np.int64)
+        for i in range(N):
+            if own[i] < 0:
+                continue
+            c = own[i]
+            for d in range(n - 1, -1, -1):
+                here[d] = c % size[d]
+                c //= size[d]
+            kept = 0
+            for step in range(around):
+                code, other, valid = step, 0, True
+                for d in range(n):
+                    shift = code % 3 - 1
+                    code //= 3
+                    at = here[d] + shift
+                    if periodic:
+                        # With one or two cells, left and right are the same cell.
+                        if (size[d] == 1 and shift != 0) or (size[d] == 2 and shift < 0):
+                            valid = False
+                        at %= size[d]
+                    elif at < 0 or at >= size[d]:
+                        valid = False
+                    if not valid:
+                        break
+                    other = other * size[d] + at
+                if not valid:
+                    continue
+                for m in range(start[other], start[other + 1]):
+                    j = members[m]
+                    if j == i:
+                        continue
+                    for d in range(n):
+                        apart[d] = x[f, i, d] - x[f, j, d]
+                    if periodic:
+                        _shortest(apart, cell, inverse, images)
+                    square = 0.0
+                    for d in range(n):
+                        square += apart[d] * apart[d]
+                    if square > radius * radius:
+                        continue
+                    counts[f, i] += 1
+                    if K == 0:
+                        continue
+                    # Insert by distance, then by number.
+                    p = min(kept, K)
+                    while p > 0 and (
+                        distance[p - 1] > square
+                        or (distance[p - 1] == square and out[f, i, p - 1] > j)
+                    ):
+                        if p < K:
+                            distance[p] = distance[p - 1]
+                            out[f, i, p] = out[f, i, p - 1]
+                        p -= 1
+                    if p < K:
+                        distance[p] = square
+                        out[f, i, p] = j
+                        kept = min(kept + 1, K)
+    return counts
