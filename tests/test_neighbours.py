@@ -54,7 +54,7 @@ def test_in_a_box_the_shortest_image_counts(cell, radius):
 
 
 @pytest.mark.parametrize("cell", [None, SKEWED])
-@pytest.mark.parametrize("k", [1, 4, 11])
+@pytest.mark.parametrize("k", [1, 4, 11, 60])
 def test_the_nearest_in_order(cell, k):
     x = cloud(90, size=4.0)
     expected = distances(x, cell).topk(k, largest=False).indices
@@ -128,8 +128,8 @@ def test_what_cannot_be():
         radius_neighbours(x, 0.0)
     with pytest.raises(InputError, match="radius: in a box it is at most half"):
         radius_neighbours(x, 2.6, box=torch.tensor([5.0, 5.0, 5.0]))
-    with pytest.raises(InputError, match=r"k: a node has only .* others within half"):
-        nearest_neighbours(x, 9, box=torch.tensor([5.0, 5.0, 5.0]))
+    with pytest.raises(InputError, match="k: expected a positive"):
+        nearest_neighbours(x, 0)
     with pytest.raises(InputError, match="either a radius or k"):
         connect(particles())
     with pytest.raises(InputError, match="has neighbours already"):
