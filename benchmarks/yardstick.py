@@ -23,7 +23,7 @@ class EdgeListEGCL(EGCL):
     def forward(
         self, h: Tensor, x: Tensor, v: Tensor, a: Tensor, neighbourhood: Neighbourhood
     ) -> tuple[Tensor, Tensor, Tensor]:
-        B, L, N, width = h.shape
+        B, L, N, _ = h.shape
         i, j = edge_list(B * L, N, h.device)  # (E,)
         flat_h, flat_x, flat_v = (t.reshape(B * L * N, -1) for t in (h, x, v))
         a_ij = a.expand(B, L, N, N, -1).reshape(B * L * N * N, -1)[i * N + j % N]
