@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from spacetime_en import SET, Forecaster, InputError, build_model
+from spacetime_en import SET, EGNNForecaster, Forecaster, InputError, build_model
 from spacetime_en.config import FROM_DATA, Config, settings_of
 from spacetime_en.data import TASKS, Trajectories
 from spacetime_en.nn.forecaster import FULL_SYMMETRY
@@ -91,6 +91,32 @@ def test_sizes_and_units_come_from_the_data(tmp_path, tiny_task):
     assert named.build_model(tiny_task).config["length_scale"] == 1.0
 
 
+class Inherited(EGNNForecaster):
+    """Nothing of its own."""
+
+
+class Bare(Forecaster):
+    """A user who writes no types."""
+
+    def __init__(self, features=1, nodes=3, flag=False, hidden=16):
+        super().__init__()
+
+    @property
+    def symmetries(self):
+        return FULL_SYMMETRY
+
+
+def test_classes_that_inherit_or_have_no_types(tiny_task):
+    one = config(f"{{preset: {__name__}.Inherited, task: charged, model: {{hidden: 4}}}}")
+    model = one.build_model(tiny_task)
+    assert (model.config["hidden"], model.config["edge_features"]) == (4, 1)
+    assert config(one.resolved(model).to_yaml()).model["hidden"] == 4
+    bare = config(f"{{preset: {__name__}.Bare, task: charged, model: {{hidden: 32}}}}")
+    model = bare.build_model(tiny_task)
+    assert model.config == {"features": 1, "nodes": 5, "flag": False, "hidden": 32}
+    assert config(bare.resolved(model).to_yaml()).model == model.config
+
+
 def test_a_class_of_ones_own_by_its_import_path(tiny_task):
     one = config(f"{{preset: {__name__}.Own, task: charged, model: {{width: 5}}}}")
     model = one.build_model(tiny_task)
@@ -125,6 +151,7 @@ def test_a_class_of_ones_own_by_its_import_path(tiny_task):
         ),
         ("{preset: set, model: 3}", "here.yaml: model: expected settings, found 3"),
         ("{preset: set}", "here.yaml: expected a preset and a task"),
+        ("{preset: set, task: {name: charged, data: x}}", "here.yaml: task: give either name or"),
         ("[1, 2]", "here.yaml: expected entries"),
         ("{a: [", "here.yaml: is not valid YAML"),
     ],

@@ -53,6 +53,28 @@ def test_symmetry_and_conservation_are_measured(tiny_task):
     assert crooked["equivariance_error"]["rotation"] > 1e-2
 
 
+def test_conservation_by_hand(tiny_task):
+    """Momentum of the straight line is that of the last frame; the truth's is the simulation's."""
+    report = evaluate(build_model("egnn", hidden=8), tiny_task).report["drift"]
+    graph, target = tiny_task.test[:]
+    with torch.no_grad():
+        torch.manual_seed(0)
+        before = graph.v[:, -1].sum(1)
+        size = graph.v[:, -1].norm(dim=-1).sum(1)
+        change = (target.v.sum(1) - before).norm(dim=-1) / size
+    assert report["truth"]["momentum"]["mean"] == pytest.approx(float(change.mean()), abs=1e-6)
+    still = evaluate(build_model("last-frame"), tiny_task).report["drift"]
+    for key in ("momentum", "angular_momentum", "energy"):
+        assert still["forecast"][key]["p90"] < 1e-5  # the last frame is the last frame
+    assert still["truth"]["energy"] != still["forecast"]["energy"]
+
+
+def test_dropout_is_off(tiny_task):
+    model = build_model("set", hidden=8, blocks=2, dropout=0.9).train()
+    one, other = (evaluate(model.train(), tiny_task).report["position_mse"] for _ in range(2))
+    assert one == other
+
+
 def test_one_row_a_window_and_one_object(tiny_task, tmp_path):
     found = evaluate(build_model("last-frame"), tiny_task, split="val")
     report, table = write(found, tmp_path / "new", "name")

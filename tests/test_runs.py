@@ -96,7 +96,7 @@ def test_a_truncated_checkpoint_is_told_and_the_one_before_is_used(tmp_path):
     last.write_bytes(last.read_bytes()[:-100])
     run, said = run_in(tmp_path / "y", resume=True)
     assert "last.safetensors: is truncated or no checkpoint" in said[0]
-    assert "Going back to the checkpoint before it." in said[0]
+    assert "Going back to an earlier checkpoint." in said[0]
     assert said[1].endswith("goes on at step 5.")
     ours, theirs = (r.load("last").weights for r in (run, whole))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
@@ -127,6 +127,76 @@ def test_a_full_disk_costs_checkpoints_not_the_training(tmp_path, monkeypatch):
     assert run.load("last").progress.step == 6
     names = {path.name for path in (tmp_path / "x" / "checkpoints").iterdir()}
     assert names == {"last.safetensors", "previous.safetensors", "best.safetensors"}
+
+
+def test_a_best_checkpoint_that_could_not_be_written_is_written_later(tmp_path, monkeypatch):
+    def save(tensors, path, metadata):
+        known = json.loads(metadata["checkpoint"])["progress"]
+        if path.name.startswith(".best") and len(tried) < 2:
+            tried.append(known["step"])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save_file(tensors, path, metadata)
+
+    tried = []
+    monkeypatch.setattr(runs_module, "save_file", save)
+    run, _ = run_in(tmp_path / "x")
+    assert tried
+    assert run.load("best").progress.best == run.load("last").progress.best
+    assert (tmp_path / "x" / "model" / "model.safetensors").is_file()
+
+
+def test_no_checkpoint_that_can_be_read(tmp_path):
+    run, _ = run_in(tmp_path / "x")
+    best = run.checkpoint("best").read_bytes()
+    for name in ("last", "previous"):
+        run.checkpoint(name).write_bytes(b"rubbish")
+    longer = TEXT.replace("steps: 6", "steps: 9")
+    again, said = run_in(tmp_path / "x", longer, resume=True)
+    assert said[-1].endswith(f"goes on at step {run.load('best').progress.best_step}.")
+    assert again.load("last").progress.step == 9
+    for name in ("last", "previous", "best"):
+        run.checkpoint(name).write_bytes(b"rubbish")
+    with pytest.raises(InputError, match="No other checkpoint can be read"):
+        run_in(tmp_path / "x", longer, resume=True)
+    assert best != b"rubbish"
+
+
+def test_a_lost_best_is_told_and_looked_for_anew(tmp_path):
+    run, _ = run_in(tmp_path / "x")
+    run.checkpoint("best").write_bytes(b"rubbish")
+    again, said = run_in(tmp_path / "x", TEXT.replace("steps: 6", "steps: 9"), resume=True)
+    assert "From here on the best is looked for anew." in said[0]
+    assert again.load("best").progress.step == 9
+
+
+def test_a_checkpoint_of_other_data(tmp_path):
+    run, _ = run_in(tmp_path / "x")
+    other, _ = run_in(tmp_path / "y", TEXT.replace("horizon: 100", "horizon: 90"))
+    shutil.copy(other.checkpoint("best"), run.checkpoint("best"))
+    with pytest.raises(InputError, match="is a checkpoint of a training on other data"):
+        run.model()
+
+
+def test_a_config_that_is_not_a_runs_is_not_overwritten(tmp_path):
+    (tmp_path / "config.yaml").write_text(TEXT)
+    with pytest.raises(InputError, match="is not a run's; choose another folder"):
+        run_in(tmp_path)
+    with pytest.raises(InputError, match="is a file"):
+        run_in(tmp_path / "config.yaml")
+    assert (tmp_path / "config.yaml").read_text() == TEXT
+
+
+def test_what_a_killed_writer_left_is_swept(tmp_path):
+    run, _ = run_in(tmp_path / "x")
+    leftover = run.checkpoint("last").with_name(".last.safetensors.123")
+    leftover.write_bytes(b"half")
+    run_in(tmp_path / "x", resume=True)
+    assert not leftover.exists()
+
+
+def test_a_run_in_double_precision_stays_so(tmp_path):
+    run, _ = run_in(tmp_path / "x", TEXT.replace("lr: 1e-2", "lr: 1e-2, precision: 64-true"))
+    assert {p.dtype for p in run.model().parameters()} == {torch.float64}
 
 
 def test_divergence_lists_the_windows_and_keeps_the_last_good_checkpoint(tmp_path):

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import io
 import math
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -24,7 +26,7 @@ import yaml
 from spacetime_en.data import TASKS, Task, Trajectories, Windows, load_task
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.nn.presets import build_model, find_preset
+from spacetime_en.nn.presets import arguments_of, build_model, find_preset
 from spacetime_en.training.settings import PAPER, TrainingSettings
 
 # Arguments of models that the training windows tell, unless they are given.
@@ -59,7 +61,7 @@ class Config:
         model = find_preset(self.preset).model
         settings = dict(self.model)
         if "data" in self.task:  # named tasks are in units of order one
-            known = inspect.signature(model).parameters
+            known = arguments_of(model)
             missing = [
                 s for s in ("length_scale", "time_scale") if s in known and s not in settings
             ]
@@ -101,17 +103,21 @@ class Config:
 def settings_of(preset: str, task: Mapping[str, Any]) -> dict[Section, type[Any]]:
     """For each section a dataclass of its settings, made from the signature that takes them."""
     model, preset_settings = find_preset(preset)
-    own = inspect.signature(model).parameters if "__init__" in vars(model) else {}
-    hints = get_type_hints(model.__init__) if own else {}
+    own = arguments_of(model)
+    try:
+        hints = get_type_hints(model.__init__) if own else {}
+    except NameError as error:
+        raise InputError(f"{preset}: a type of its arguments is not known ({error}).") from None
     arguments: list[tuple[str, Any, Any]] = []
     for name, parameter in own.items():
         default = preset_settings.get(name, parameter.default)
         if name in FROM_DATA:
-            arguments.append((name, hints[name] | None, None))
+            number = float if name.endswith("scale") else int
+            arguments.append((name, hints.get(name, number) | None, None))
         elif default is parameter.empty:
             raise InputError(f"{preset}: its argument {name} needs a default value.")
         else:
-            arguments.append((name, hints.get(name, str), default))
+            arguments.append((name, hints.get(name, type(default)), default))
     return {
         "model": _dataclass(model.__name__, arguments, inspect.getdoc(model)),
         "task": _task_settings(task),
@@ -184,6 +190,8 @@ def checked(entries: dict[str, Any], where: str) -> dict[str, Any]:
     for key in read:
         if key not in ("preset", "model", "task", "training"):
             raise _unknown(where, str(key), ("preset", "model", "task", "training"))
+    if isinstance(read.get("task"), dict) and {"name", "data"} <= set(read["task"]):
+        raise InputError(f"{where}: task: give either name or data, not both.")
     if isinstance(read.get("task"), str):
         read["task"] = {"name": read["task"]}
     for section in ("model", "task", "training"):
@@ -211,9 +219,8 @@ def _typed(kind: type[Any], values: dict[str, Any], where: str) -> dict[str, Any
         arguments = [f"--{key}", *words] if len(words) != 1 else [f"--{key}={words[0]}"]
         options = (tyro.conf.FlagConversionOff,)
         try:
-            read: Any = tyro.cli(
-                one, args=arguments, use_underscores=True, config=options, console_outputs=False
-            )
+            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                read: Any = tyro.cli(one, args=arguments, use_underscores=True, config=options)
         except SystemExit:
             expected = getattr(hints[key], "__name__", str(hints[key])).replace("typing.", "")
             raise InputError(f"{where}.{key}: expected {expected}, found {value!r}.") from None

@@ -41,6 +41,10 @@ from spacetime_en.training import DivergenceError, Progress, State, fit
 CONFIG, FACTS = "config.yaml", "run.json"
 MAY_CHANGE = ("epochs", "steps", "max_time", "save_every", "accelerator", "devices", "num_nodes")
 Tell = Callable[[str], None]
+_UNREADABLE = (
+    *(SafetensorError, OSError, RuntimeError),  # what safetensors raises
+    *(KeyError, ValueError, TypeError, AttributeError),  # what a file of another kind leads to
+)
 
 
 @dataclass(frozen=True)
@@ -93,10 +97,21 @@ class Run:
         """The path of a checkpoint: ``last``, ``previous`` or ``best``."""
         return self.folder / "checkpoints" / f"{name}.safetensors"
 
-    def save(self, state: State, best: bool) -> None:
-        """Write the state as the last checkpoint, and as the best."""
+    def save(self, state: State, best: State | None = None) -> None:
+        """Write `best` as the best checkpoint, if there is a new one, and `state` as the last."""
         last = self.checkpoint("last")
         last.parent.mkdir(parents=True, exist_ok=True)
+        if best is not None:
+            replace_whole(self.checkpoint("best"), lambda path: self._write(path, best))
+
+        def write(path: Path) -> None:
+            self._write(path, state)
+            if last.exists():  # the new one is whole: only now may the old one move
+                os.replace(last, self.checkpoint("previous"))
+
+        replace_whole(last, write)
+
+    def _write(self, path: Path, state: State) -> None:
         tensors = {
             f"{part}/{name}": tensor.contiguous()
             for part in ("weights", "averaged", "optimiser")
@@ -109,16 +124,7 @@ class Run:
             "data": self.facts["data"]["fingerprint"],
             "random": {"seed": self.config.training.seed, "step": state.progress.step},
         }
-        metadata = {"format": "pt", "checkpoint": json.dumps(known)}
-        if best:
-            replace_whole(self.checkpoint("best"), lambda path: save_file(tensors, path, metadata))
-
-        def write(path: Path) -> None:
-            save_file(tensors, path, metadata)
-            if last.exists():  # the new one is whole: only now may the old one move
-                os.replace(last, self.checkpoint("previous"))
-
-        replace_whole(last, write)
+        save_file(tensors, path, {"format": "pt", "checkpoint": json.dumps(known)})
 
     def load(self, name: str) -> State:
         """The state in a checkpoint, checked to be of this run's model and data."""
@@ -128,31 +134,46 @@ class Run:
         try:
             with safe_open(path, framework="pt") as file:
                 known = json.loads((file.metadata() or {})["checkpoint"])
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, RuntimeError, KeyError, ValueError) as error:
+                state = State(Progress(**known["progress"]))
+                for key in file.keys():  # noqa: SIM118
+                    part, _, tensor = key.partition("/")
+                    getattr(state, part)[tensor] = file.get_tensor(key)
+            preset, model, data = known["preset"], known["model"], known["data"]
+        except _UNREADABLE as error:
             raise InputError(f"{path}: is truncated or no checkpoint ({error}).") from None
-        own = (self.config.preset, json.loads(json.dumps(dict(self.config.model))))
-        if (known["preset"], known["model"]) != own:
+        if (preset, model) != (self.config.preset, json.loads(json.dumps(dict(self.config.model)))):
             raise InputError(
-                f"{path}: is a checkpoint of another model ({known['preset']}, {known['model']}) "
-                f"than {self.folder / CONFIG} describes."
+                f"{path}: is a checkpoint of another model ({preset}, {model}) than "
+                f"{self.folder / CONFIG} describes."
             )
-        state = State(Progress(**known["progress"]))
-        for key, tensor in tensors.items():
-            part, _, name = key.partition("/")
-            getattr(state, part)[name] = tensor
+        if data != self.facts["data"]["fingerprint"]:
+            raise InputError(f"{path}: is a checkpoint of a training on other data.")
         return state
 
     def newest(self, tell: Tell) -> State | None:
-        """Where to go on: the last checkpoint, or the one before if that cannot be read."""
-        for name in ("last", "previous"):
-            if not self.checkpoint(name).exists():
-                continue
+        """Where to go on: the last checkpoint, or an earlier one if that cannot be read."""
+        state, wrong = None, []
+        for name in ("last", "previous", "best"):
+            if self.checkpoint(name).exists():
+                try:
+                    state = self.load(name)
+                    break
+                except InputError as error:
+                    wrong.append(str(error))
+        if wrong and state is None:
+            raise InputError(f"{wrong[0]} No other checkpoint can be read; start a new run.")
+        for sentence in wrong:
+            tell(f"{sentence} Going back to an earlier checkpoint.")
+        if state is not None and state.progress.best < math.inf:
             try:
-                return self.load(name)
+                if self.load("best").progress.best == state.progress.best:
+                    return state
+                problem = f"{self.checkpoint('best')}: is not the best that the run has seen."
             except InputError as error:
-                tell(f"{error} Going back to the checkpoint before it.")
-        return None
+                problem = str(error)
+            tell(f"{problem} From here on the best is looked for anew.")
+            state.progress.best = math.inf
+        return state
 
     def model(self) -> Forecaster:
         """The best model of the run so far, ready to forecast."""
@@ -168,6 +189,8 @@ class Run:
                 f"{self.checkpoint('best')}: is a checkpoint of another model: {min(missing)} is "
                 "in only one of them."
             )
+        dtype = next((w.dtype for w in state.model.values() if w.is_floating_point()), None)
+        model.to(dtype)  # it may have been trained in double precision
         model.load_state_dict(state.model)
         return model.eval()
 
@@ -196,7 +219,11 @@ def train(
     tell = tell if first else lambda text: None
     # (A run without a checkpoint has nothing to lose.)
     exists = any((folder / "checkpoints").glob("*.safetensors"))
-    if exists and first and not resume:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; choose another name for the run's folder.")
+    if (folder / CONFIG).exists() and not (folder / FACTS).exists():
+        raise InputError(f"{folder / CONFIG}: is not a run's; choose another folder for the run.")
+    if exists and not resume:
         raise InputError(
             f"{folder}: is a run already; resume it (--resume), choose another folder, or "
             "delete it."
@@ -213,13 +240,20 @@ def train(
         if state is not None:
             tell(f"{folder}: goes on at step {state.progress.step}.")
     if first:
+        for leftover in (folder / "checkpoints").glob(".*.safetensors.*"):
+            leftover.unlink(missing_ok=True)  # of a run that was killed while writing
         run.write()
     if task.problems:
         tell(f"warning: {task.label}")
 
+    pending: State | None = None  # the best, until it is on disk
+
     def keep(state: State, best: bool) -> None:
+        nonlocal pending
+        pending = state if best else pending
         try:
-            run.save(state, best)
+            run.save(state, pending)
+            pending = None
         except (OSError, SafetensorError) as error:
             tell(
                 f"warning: the checkpoint of step {state.progress.step} could not be written "
@@ -242,11 +276,13 @@ def train(
             rows = json.dumps({"message": str(error), "training_windows": error.rows})
             replace_whole(path, lambda path: path.write_text(rows))
             raise InputError(
-                f"{error} The windows are listed in {path}; the last good checkpoint stays."
+                f"{error} The windows are listed in {path}; checkpoints are as they were before."
             ) from None
         raise
     except Interrupted:
         raise Interrupted(f"stopped; go on with: spacetime train --out {folder} --resume") from None
+    if first and pending is not None:  # the last chance, and now it may well be an error
+        run.save(pending, pending)
     if first:
         run.model().save_pretrained(folder / "model")
     return run

@@ -52,7 +52,7 @@ def test_train_evaluate_predict_export(spacetime, tmp_path, cache):
     assert "energy" in shown
     assert len(list((tmp_path / "run" / "evaluation").iterdir())) == 4
 
-    (data,) = cache.glob("charged-*")
+    (data,) = cache.glob("charged-N5-L3x10-H100-64-*")
     spacetime("predict", "run", str(data), "--out", "forecasts.npz", "--last")
     forecasts = read("forecasts.npz")
     assert forecasts.x.shape == (64, 1, 5, 3)

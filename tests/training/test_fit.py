@@ -5,12 +5,14 @@ import dataclasses
 import math
 import os
 import signal
+import types
 
 import lightning.pytorch as pl
 import pytest
 import torch
+from lightning.pytorch.loggers import CSVLogger
 
-from spacetime_en import InputError, build_model
+from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
 from spacetime_en.data import Trajectories, load_task
 from spacetime_en.data.tasks import Task
 from spacetime_en.training import DivergenceError, Interrupted, State, TrainingSettings, fit
@@ -204,7 +206,7 @@ def test_divergence_stops_the_run(tiny_task):
         fit(small(tiny_task, "linear"), tiny_task, lr=1e6, steps=50, clip=None, display=False)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_asked_to_stop_it_does_so_between_two_steps_and_keeps_the_state(tiny_task, number):
     class Ask(pl.Callback):
         def on_before_backward(self, trainer, module, loss):
@@ -217,6 +219,101 @@ def test_asked_to_stop_it_does_so_between_two_steps_and_keeps_the_state(tiny_tas
         fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], keep=kept, display=False)
     assert kept[-1][0].progress.step == 5
     assert signal.getsignal(number) is before
+
+
+def test_asked_in_the_last_validation_it_ends_and_tells_the_caller(tiny_task):
+    class Ask(pl.Callback):
+        def on_validation_start(self, trainer, module):
+            if module.progress.step == 7:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    model = small(tiny_task)
+    with pytest.raises(Interrupted):
+        fit(model, tiny_task, SETTINGS, callbacks=[Ask()], display=False)
+    assert not model.training
+
+
+def test_time_spent_before_counts(tiny_task):
+    kept = States()
+    fit(small(tiny_task), tiny_task, SETTINGS, keep=kept, display=False)
+    state = kept[-1][0]
+    state.progress.time = 29.9
+    progress = fit(
+        small(tiny_task),
+        tiny_task,
+        SETTINGS,
+        steps=None,
+        max_time="30s",
+        state=state,
+        display=False,
+    )
+    assert 30 <= progress.time < 35
+
+
+def test_checkpoints_come_no_more_often_than_asked_for(tiny_task):
+    kept = States()
+    fit(small(tiny_task), tiny_task, SETTINGS, save_every=1e6, keep=kept, display=False)
+    assert [state.progress.step for state, _ in kept] == [3, 6, 7]
+
+
+def test_nodes_that_are_padding_count_neither_in_the_loss_nor_in_validation(tiny_task):
+    """Windows of three nodes, padded to five with rubbish, train as they do alone."""
+
+    class Padded:
+        def __init__(self, windows, pad):
+            self.windows, self.pad = windows, pad
+
+        def __len__(self):
+            return len(self.windows)
+
+        def __getitem__(self, index):
+            graph, target = self.windows[index]
+            x, v, a = graph.x[:, :, :3], graph.v[:, :, :3], graph.edge_attr[:, :, :3, :3]
+            alone = SpacetimeGraph(x=x, v=v, edge_attr=a[:, 0])
+            goal = Forecast(target.x[:, :3], target.v[:, :3])
+            if not self.pad:
+                return alone, goal
+            wide = SpacetimeGraph(
+                x=torch.cat([x, x[:, :, :2] + 7], 2),
+                v=torch.cat([v, v[:, :, :2] + 7], 2),
+                edge_attr=graph.edge_attr[:, 0],
+                node_mask=torch.tensor([True] * 3 + [False] * 2).expand(len(x), 5),
+            )
+            rubbish = torch.full_like(goal.x[:, :2], 1e3)
+            return wide, Forecast(torch.cat([goal.x, rubbish], 1), torch.cat([goal.v, rubbish], 1))
+
+    found = []
+    for pad in (False, True):
+        task = types.SimpleNamespace(
+            train=Padded(tiny_task.train, pad), val=Padded(tiny_task.val, pad)
+        )
+        model = small(tiny_task, dropout=0.0)
+        found.append((fit(model, task, SETTINGS, display=False), weights(model)))
+    (one, ours), (other, theirs) = found
+    assert one.best == pytest.approx(other.best, rel=1e-3)
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-3, atol=1e-4)
+
+
+def test_double_precision_resumes_exactly(tiny_task):
+    settings = dataclasses.replace(SETTINGS, precision="64-true", ema=0.9)
+    kept = States()
+    fit(small(tiny_task), tiny_task, settings, keep=kept, display=False)
+    again = States()
+    fit(small(tiny_task), tiny_task, settings, state=kept[0][0], keep=again, display=False)
+    for part in ("weights", "averaged", "optimiser"):
+        assert same(getattr(again[-1][0], part), getattr(kept[-1][0], part))
+
+
+def test_a_logger_that_cannot_write_does_not_take_the_training_along(tiny_task, capsys, tmp_path):
+    class Full(CSVLogger):
+        def save(self):
+            raise OSError(28, "No space left on device")
+
+    logger = Full(tmp_path)
+    progress = fit(small(tiny_task), tiny_task, SETTINGS, loggers=[logger], display=False)
+    assert progress.step == 7
+    assert capsys.readouterr().err.count("warning: Full cannot write") == 1
 
 
 def test_nothing_to_train(tiny_task):

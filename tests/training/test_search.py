@@ -1,13 +1,17 @@
 import os
 import signal
+import sys
 import time
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
+import spacetime_en.training.search as search_module
 from spacetime_en import InputError
+from spacetime_en.cli import main
 from spacetime_en.config import Config
+from spacetime_en.training import Progress
 from spacetime_en.training.search import Dimension, _open, search
 from tests.conftest import TINY
 from tests.integration.commands import TASK, finish, start
@@ -72,6 +76,41 @@ def test_trials_that_fall_behind_are_pruned_and_diverging_ones_do_not_end_the_se
     assert any("lr 1e9: diverged" in text for text in said)
 
 
+def test_a_study_of_something_else_is_not_joined(tmp_path):
+    search(config(), tmp_path, trials=1, tell=lambda text: None)
+    for other, space in (
+        (TEXT.replace("horizon: 100", "horizon: 90"), ["lr=1e-5:1e-2:log"]),
+        (TEXT, ["lr=1e-5,1e-2"]),
+    ):
+        with pytest.raises(InputError, match="study: 'spacetime' was begun with other settings"):
+            search(config(other), tmp_path, trials=2, space=space)
+    search(config(), tmp_path, trials=2, tell=lambda text: None)
+
+
+def test_settings_that_cannot_be_fail_alone(tmp_path, monkeypatch):
+    said = []
+    build = Config.build_model
+
+    def fussy(self, task):
+        if self.training.batch_size == 8:
+            raise InputError("batch_size: eight is an unlucky number.")
+        return build(self, task)
+
+    monkeypatch.setattr(Config, "build_model", fussy)
+    search(config(), tmp_path, trials=3, space=["batch_size=8,16"], tell=said.append)
+    assert any("unlucky" in text for text in said)
+    states = [t.state for t in study(tmp_path).trials]
+    assert states.count(TrialState.COMPLETE) + states.count(TrialState.PRUNED) == 3
+    assert TrialState.RUNNING not in states
+
+
+def test_no_trial_begins_after_the_time(tmp_path):
+    with pytest.raises(InputError, match="no trial was finished"):
+        search(config(), tmp_path, trials=3, timeout="0.000001s")
+    with pytest.raises(InputError, match="trials: expected a positive"):
+        search(config(), tmp_path, trials=0)
+
+
 def test_the_space_may_reach_into_the_model_and_the_task(tmp_path):
     egnn = TEXT.replace("linear", "egnn")
     space = ["model.hidden=4,8", "task.horizon=90,100"]
@@ -132,9 +171,10 @@ def two_workers(out, cache, options):
     return [finish(p) for p in [start(*command, cache=cache) for _ in range(2)]]
 
 
-def test_a_killed_workers_trial_is_made_good(tmp_path, cache):
+def test_a_killed_workers_trial_is_made_good(tmp_path, cache, monkeypatch):
     command = ["search", "linear", *TASK, "--max-time", "300s", "--trials", "1"]
-    process = start(*command, "--out", str(tmp_path), cache=cache)
+    command += ["--out", str(tmp_path)]
+    process = start(*command, cache=cache)
     end = time.monotonic() + 120
     while not any("RUNNING" in t.state.name for t in _trials(tmp_path)):
         assert time.monotonic() < end
@@ -142,7 +182,9 @@ def test_a_killed_workers_trial_is_made_good(tmp_path, cache):
     time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    search(config(), tmp_path, trials=1, tell=lambda text: None)
+    monkeypatch.setattr(search_module, "fit", lambda *_, **__: Progress(best=1.0))  # at once
+    monkeypatch.setattr(sys, "argv", ["spacetime", *command])
+    main()
     assert [t.state for t in study(tmp_path).trials] == [TrialState.FAIL, TrialState.COMPLETE]
     assert os.path.exists(tmp_path / "best.yaml")
 

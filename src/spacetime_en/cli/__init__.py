@@ -214,7 +214,7 @@ def main() -> None:
     except (InputError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
     except Interrupted as stop:
-        print(stop, file=sys.stderr)
+        print(str(stop) or "stopped", file=sys.stderr)
         sys.exit(130)
     except KeyboardInterrupt:
         sys.exit(130)

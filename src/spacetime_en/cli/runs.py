@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
+import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
@@ -141,6 +144,17 @@ class Export:
         print(export(run.model(), example, self.out or self.run / f"model.{ending}", self.format))
 
 
+def _run_among(arguments: Sequence[str]) -> Path | None:
+    """The run, wherever it stands among the options."""
+    words = [a for a in arguments if a not in ("-h", "--help")]
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            parsed, _ = tyro.cli(Evaluate, args=words, return_unknown_args=True, add_help=False)
+    except SystemExit:
+        return None
+    return parsed.run
+
+
 def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -150,12 +164,12 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
     chosen, fields = Chosen(), []
     if list(arguments[:1]) == ["evaluate"]:
         chosen = Chosen.among(arguments[1:], positional=False)
-        rest = [a for a in arguments[1:] if not a.startswith("-")]
+        folder = _run_among(arguments[1:])
         task: Any = chosen.task
         settings: dict[str, Any] = {}
-        if rest and Path(rest[0]).is_dir():
+        if folder is not None and folder.is_dir():
             # By default the run's own task, any of whose settings may be replaced.
-            own = Run.open(rest[0]).config.task
+            own = Run.open(folder).config.task
             if not task or task == source_of(own):
                 task = source_of(own)
                 settings = {key: value for key, value in own.items() if key not in task}

@@ -69,7 +69,7 @@ class Search(_Training):
         data: or the folder of a data set.
         config: YAML file with settings.
         trials: how many, those of all processes together.
-        timeout: stop after this time, such as 10m or 2h.
+        timeout: start no trial after this time, such as 10m or 2h.
         storage: an Optuna storage URL, such as postgresql://host/db; by default a file in --out.
         study: the name of the study in the storage.
         space: what to vary, by the names of the options: lr=1e-5:1e-2:log for a range,

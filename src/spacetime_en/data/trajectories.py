@@ -127,9 +127,12 @@ class Trajectories:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything inside: of the shards' checksums, or of the arrays in memory."""
-        known = hashlib.sha256(repr(self.checksums).encode())
+        names = [*self.attributes, self.measured_velocities]
+        known = hashlib.sha256(repr((self.checksums, names)).encode())
         if not self.checksums:
-            for array in (self.x, self.v, self.steps, self.times, *self.attributes.values()):
+            own = [self.x, self.v, self.steps, self.times, *self.attributes.values()]
+            for array in own if self.box is None else [*own, self.box]:
+                known.update(repr(array.shape).encode())
                 known.update(np.ascontiguousarray(array).data)
         return known.hexdigest()
 

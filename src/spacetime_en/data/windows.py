@@ -103,7 +103,10 @@ class Windows:
     @property
     def _bytes(self) -> int:
         _, _, N, n = self.trajectories.x.shape
-        return len(self) * (self.length + 1) * N * n * 2 * 8
+        pairs = sum(
+            k == "charge" or len(a.shape) == 3 for k, a in self.trajectories.attributes.items()
+        )
+        return len(self) * ((self.length + 1) * N * n * 2 + pairs * N * N) * 8
 
     @cached_property
     def _kept(self) -> tuple[SpacetimeGraph, Forecast]:

@@ -1,8 +1,11 @@
 """Models by name: the rows of the paper's tables, with the paper's parameter counts."""
 
 import inspect
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
+
+from torch import nn
 
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.graph import SpacetimeGraph
@@ -54,7 +57,7 @@ def build_model(
         settings: arguments of the model's class that replace the preset's.
     """
     model, defaults = find_preset(preset)
-    parameters = inspect.signature(model).parameters if "__init__" in vars(model) else {}
+    parameters = arguments_of(model)
     known = set(parameters)
     if unknown := set(settings) - known:
         accepted = ", ".join(sorted(known)) or "none"
@@ -77,9 +80,14 @@ def build_model(
     needs_nodes = required or arguments.get("adjacency") in TIED_TO_NODES
     if needs_nodes and "nodes" not in arguments:
         raise InputError(f"nodes: preset {preset!r} is tied to the number of nodes; pass nodes=N.")
-    if not needs_nodes:
+    if preset in PRESETS and not needs_nodes:
         arguments.pop("nodes", None)
     return model(**arguments)
+
+
+def arguments_of(model: type[Forecaster]) -> Mapping[str, inspect.Parameter]:
+    """The arguments of a model's constructor, its own or inherited."""
+    return {} if model.__init__ is nn.Module.__init__ else inspect.signature(model).parameters
 
 
 def find_preset(name: str) -> Preset:

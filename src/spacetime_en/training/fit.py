@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -49,6 +49,8 @@ def fit(
 ) -> Progress:
     """Train `model` in place; at the end it has the weights that were best in validation.
 
+    (With a `state`, the best of this sitting; the last, if nothing in it was better than before.)
+
     Args:
         model: what to train.
         task: what on.
@@ -62,16 +64,21 @@ def fit(
     Returns: how far the training came.
     """
     settings = replace(settings or TrainingSettings(), **changes)
-    module = ForecastModule(model, task, settings, state)
+    module = ForecastModule(model, task, settings, state, loggers)
     keeper = _Keeper(keep, settings.save_every)
     shown = [Display(task)] if display else []
     if module.used < 1:
         with _quiet(), _signals_restored():
-            trainer = _trainer(settings, loggers, [*shown, *callbacks, keeper])
+            trainer = _trainer(settings, [*shown, *callbacks, keeper])
             trainer.fit(module)
+        for logger in module.sinks if trainer.is_global_zero else ():
+            with suppress(OSError):
+                logger.finalize("success")
     if keeper.best is not None:
         model.load_state_dict(keeper.best)
     model.eval()
+    if module.asked_to_stop:  # too late to stop this one, but not what the caller does next
+        raise Interrupted
     return module.progress
 
 
@@ -81,27 +88,29 @@ class _Keeper(pl.Callback):
     def __init__(self, keep: Keep | None, every: float) -> None:
         self.keep, self.every = keep, every
         self.best: dict[str, Tensor] | None = None
-        self.asked_to_stop = False
         self._last = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._last = time.monotonic()
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            if pl_module.asked_to_stop and number == signal.SIGINT:
+                raise KeyboardInterrupt  # asked twice: at once
+            pl_module.asked_to_stop = True
+
         if threading.current_thread() is threading.main_thread():
             for number in STOP_SIGNALS:
-                signal.signal(number, self._ask)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked_to_stop and number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked twice: at once
-        self.asked_to_stop = True
+                signal.signal(number, ask)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Batch, batch_idx: int
     ) -> None:
         late = time.monotonic() - self._last > self.every
-        if trainer.is_global_zero and (late or self.asked_to_stop):
+        alone = trainer.world_size == 1
+        stop = pl_module.asked_to_stop if alone else pl_module.all_asked_to_stop
+        if trainer.is_global_zero and (late or stop):
             self._hand_out(pl_module.state(), False)
-        if self.asked_to_stop:
+        if stop:
             raise Interrupted
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -117,9 +126,7 @@ class _Keeper(pl.Callback):
         self._last = time.monotonic()
 
 
-def _trainer(
-    settings: TrainingSettings, loggers: Sequence[Logger], callbacks: list[pl.Callback]
-) -> pl.Trainer:
+def _trainer(settings: TrainingSettings, callbacks: list[pl.Callback]) -> pl.Trainer:
     try:
         return pl.Trainer(
             accelerator=settings.accelerator,
@@ -131,7 +138,7 @@ def _trainer(
             reload_dataloaders_every_n_epochs=1,
             use_distributed_sampler=False,  # batches are cut for each process already
             num_sanity_val_steps=0,
-            logger=list(loggers) or False,
+            logger=False,  # the module writes to them itself
             callbacks=callbacks,
             plugins=_environment(),
             enable_checkpointing=False,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -91,6 +94,7 @@ class ForecastModule(pl.LightningModule):
         task: what on.
         settings: how.
         state: where to go on; None: from the start.
+        loggers: Lightning's; the module writes to them itself, by the step of the whole training.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class ForecastModule(pl.LightningModule):
         task: Task,
         settings: TrainingSettings,
         state: State | None = None,
+        loggers: Sequence[Logger] = (),
     ) -> None:
         super().__init__()
         if not any(p.requires_grad for p in model.parameters()):
@@ -118,6 +123,9 @@ class ForecastModule(pl.LightningModule):
         self.last_loss = float("nan")
         self.validation: dict[str, float] = {}
         self.improved = False  # whether the last validation was the best
+        self.asked_to_stop = False  # this process, by a signal
+        self.all_asked_to_stop = False  # any of the processes, as all know
+        self.sinks: list[Logger] = list(loggers)
         self._sums = torch.zeros(3, dtype=torch.float64)
         self._optimiser_state: dict[str, Tensor] = {}
         self._clock = time.monotonic()
@@ -134,8 +142,11 @@ class ForecastModule(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         # The mean over the whole batch, once the processes' gradients are averaged.
         loss = self.losses(self.model(batch.graph), batch).sum() * batch.weight
-        # (One number for all processes, so that they stop together if they must.)
-        self.last_loss = float(self.trainer.strategy.reduce(loss.detach(), reduce_op="mean"))
+        # Numbers that all processes have in common: they stop together, if they must.
+        asked = loss.new_tensor(float(self.asked_to_stop))
+        common = self.trainer.strategy.reduce(torch.stack([loss.detach(), asked]), reduce_op="mean")
+        self.last_loss, any_asked = common.tolist()
+        self.all_asked_to_stop = any_asked > 0
         if self.progress.first_loss is None:
             still = self.losses(LastFrame()(batch.graph), batch).sum() * batch.weight
             still = self.trainer.strategy.reduce(still, reduce_op="mean")
@@ -185,9 +196,7 @@ class ForecastModule(pl.LightningModule):
         if self.averaged is not None:
             self.averaged.update_parameters(self.model)
         self.progress.step += 1
-        # All processes go by the first one's clock, or their learning rates would part.
-        now = time.monotonic() - self._clock
-        self.progress.time = self.trainer.strategy.broadcast(now) if self.budget.time else now
+        self._tick()
         if self.progress.step % 10 == 0:
             self._log(
                 {"loss": self.last_loss, "lr": self.settings.lr * self.budget.factor(self.used)}
@@ -199,6 +208,11 @@ class ForecastModule(pl.LightningModule):
     def used(self) -> float:
         """The share of the budget that is used."""
         return self.budget.used(self.progress.step, self.progress.time)
+
+    def _tick(self) -> None:
+        """All processes go by the first one's clock, or their learning rates would part."""
+        now = time.monotonic() - self._clock
+        self.progress.time = self.trainer.strategy.broadcast(now) if self.budget.time else now
 
     def _diverged(self, what: str) -> DivergenceError:
         step, rows = self.progress.step, self._batch.rows.tolist()
@@ -227,9 +241,11 @@ class ForecastModule(pl.LightningModule):
             self._sums += torch.stack([x.sum().cpu(), v.sum().cpu(), count]).double()
 
     def on_validation_epoch_end(self) -> None:
-        sums = self._sums.to(self.device)
-        total = self.trainer.strategy.reduce(sums, reduce_op="sum")
-        position, velocity, count = torch.as_tensor(total).tolist()
+        total: Any = self._sums
+        if self.trainer.world_size > 1:
+            total = self.trainer.strategy.reduce(total.to(self.device), reduce_op="sum")
+        position, velocity, count = total.tolist()
+        self._tick()
         self.validation = {"position_mse": position / count, "velocity_mse": velocity / count}
         if not math.isfinite(position + velocity):
             raise self._diverged("then forecasts for the validation windows are NaN or infinite")
@@ -237,12 +253,24 @@ class ForecastModule(pl.LightningModule):
         if self.improved:
             self.progress.best = self.validation["position_mse"]
             self.progress.best_step = self.progress.step
-        self._log({f"val_{name}": value for name, value in self.validation.items()})
+        self._log({f"val_{name}": value for name, value in self.validation.items()}, flush=True)
 
-    def _log(self, values: dict[str, float]) -> None:
-        """To all loggers, by the step of the whole training, not of this sitting."""
-        for logger in self.trainer.loggers:
-            logger.log_metrics(values, step=self.progress.step)
+    def _log(self, values: dict[str, float], flush: bool = False) -> None:
+        """To all loggers. One that fails, on a full disk say, does not take the training along."""
+        if not self.trainer.is_global_zero:
+            return
+        for logger in list(self.sinks):
+            try:
+                logger.log_metrics(values, step=self.progress.step)
+                if flush:
+                    logger.save()
+            except OSError as error:
+                self.sinks.remove(logger)
+                print(
+                    f"warning: {type(logger).__name__} cannot write ({error}); training goes on "
+                    "without it.",
+                    file=sys.stderr,
+                )
 
     # --- data -----------------------------------------------------------------------------------
 
@@ -292,6 +320,8 @@ class ForecastModule(pl.LightningModule):
 
     def _restore(self, state: State) -> None:
         self.progress = Progress(**vars(state.progress))
+        dtype = next(w.dtype for w in state.weights.values() if w.is_floating_point())
+        self.to(dtype)  # the training may have been in double precision
         self.model.load_state_dict(state.weights)
         if self.averaged is not None:
             self.averaged.module.load_state_dict(state.averaged)

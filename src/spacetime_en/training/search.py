@@ -22,6 +22,7 @@ from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.trial import TrialState
 
 from spacetime_en.config import Config, settings_of
+from spacetime_en.data import Task
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.files import replace_whole
 from spacetime_en.training.batches import mixed
@@ -30,6 +31,7 @@ from spacetime_en.training.module import DivergenceError
 from spacetime_en.training.settings import TrainingSettings, seconds
 
 BEST = "best.yaml"
+MOST_FAILURES = 5
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
@@ -115,35 +117,34 @@ def search(
     for dimension in dimensions:
         for value in dimension.choices or (dimension.low, dimension.high):
             _with(config, {dimension.name: value})  # or say what is wrong before the first trial
+    if trials < 1:
+        raise InputError(f"trials: expected a positive whole number, found {trials!r}.")
+    until = float("inf") if timeout is None else time.monotonic() + seconds(timeout)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     study = _join(_open(storage, folder), name, config.training.seed)
-    until = float("inf") if timeout is None else time.monotonic() + seconds(timeout)
+    _check_question(study, config, sorted(space))
     loaded = None if any(d.name.startswith("task.") for d in dimensions) else config.load_task()
+    failures = 0
     while _count(study) < trials and time.monotonic() < until:
         trial = study.ask()
-        trial.set_user_attr("worker", _worker())
-        own = _with(config, {d.name: d.suggest(trial) for d in dimensions})
-        task = own.load_task() if loaded is None else loaded
-        torch.manual_seed(own.training.seed)
-        model = own.build_model(task)
         try:
-            progress = fit(
-                model,
-                task,
-                _validating(own.training, len(task.train)),
-                callbacks=[_Pruning(trial)],
-                display=False,
-            )
+            trial.set_user_attr("worker", _worker())
+            own = _with(config, {d.name: d.suggest(trial) for d in dimensions})
+            value = _train(own, loaded, trial)
+            study.tell(trial, value)
+            outcome = f"{value:.4g}"
         except (optuna.TrialPruned, DivergenceError) as stop:
             study.tell(trial, state=TrialState.PRUNED)
             outcome = "diverged" if isinstance(stop, DivergenceError) else "pruned"
+        except InputError as error:  # this combination of settings cannot be
+            study.tell(trial, state=TrialState.FAIL)
+            outcome, failures = str(error), failures + 1
+            if failures >= MOST_FAILURES:
+                raise
         except BaseException:
             study.tell(trial, state=TrialState.FAIL)
             raise
-        else:
-            study.tell(trial, progress.best)
-            outcome = f"{progress.best:.4g}"
         values = ", ".join(f"{k} {_brief(v)}" for k, v in trial.params.items())
         line = f"trial {trial.number + 1} of {trials}: {values}: {outcome}"
         if _completed(study):
@@ -156,6 +157,30 @@ def search(
             "training does not diverge."
         )
     return _write_best(config, study, folder)
+
+
+def _train(config: Config, loaded: Task | None, trial: optuna.Trial) -> float:
+    """One trial: the lowest validation error."""
+    task = config.load_task() if loaded is None else loaded
+    torch.manual_seed(config.training.seed)
+    model = config.build_model(task)
+    settings = _validating(config.training, len(task.train))
+    return fit(model, task, settings, callbacks=[_Pruning(trial)], display=False).best
+
+
+def _check_question(study: optuna.Study, config: Config, space: list[str]) -> None:
+    """Refuse to join a study that asks something else."""
+    asked = {"config": config.to_yaml().splitlines(), "space": space}
+    known = study.user_attrs.get("question")
+    if known is None:
+        study.set_user_attr("question", asked)
+    elif known != asked:
+        lines = [a for a in known["config"] + known["space"] if a not in asked["config"] + space]
+        raise InputError(
+            f"study: {study.study_name!r} was begun with other settings "
+            f"({', '.join(line.strip() for line in lines[:3]) or 'fewer'}); choose another folder "
+            "or name, or give the same."
+        )
 
 
 def _completed(study: optuna.Study) -> bool:
@@ -174,13 +199,16 @@ class _Pruning(pl.Callback):
 
     def __init__(self, trial: optuna.Trial) -> None:
         self.trial = trial
+        self.tenth = 0
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        # By the share of the budget, so that trials with other batch sizes compare.
-        share = round(100 * pl_module.used)
-        self.trial.report(pl_module.validation["position_mse"], share)
-        if share < 100 and self.trial.should_prune():
-            raise optuna.TrialPruned
+        # By tenths of the budget, so that trials with other batch sizes or speeds compare.
+        tenth = int(10 * pl_module.used + 1e-9)
+        if tenth > self.tenth:
+            self.tenth = tenth
+            self.trial.report(pl_module.validation["position_mse"], tenth)
+            if tenth < 10 and self.trial.should_prune():
+                raise optuna.TrialPruned
 
 
 def _validating(settings: TrainingSettings, windows: int) -> TrainingSettings:
@@ -259,7 +287,7 @@ def _join(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
         study = optuna.load_study(storage=storage, study_name=name)
         seed = mixed(seed, os.getpid(), time.time_ns())  # or all would suggest the same
     study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
-    study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4)
+    study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_min_trials=4)
     return study
 
 

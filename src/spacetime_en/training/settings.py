@@ -64,7 +64,16 @@ class TrainingSettings:
     num_nodes: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("lr", "batch_size", "clip", "epochs", "steps", "validate_every", "num_nodes"):
+        for name in (
+            "lr",
+            "batch_size",
+            "clip",
+            "epochs",
+            "steps",
+            "validate_every",
+            "devices",
+            "num_nodes",
+        ):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"{name}: expected a positive number, found {value!r}.")
