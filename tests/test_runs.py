@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 import spacetime_en.runs as runs_module
@@ -231,3 +232,12 @@ def test_loggers_by_import_path(tmp_path):
     assert list((tmp_path / "x").glob("**/metrics.csv"))
     with pytest.raises(InputError, match=r"loggers: no.Logger cannot be imported"):
         run_in(tmp_path / "y", loggers=["no.Logger"])
+
+
+def test_a_disk_that_stays_full_is_one_sentence(tmp_path, monkeypatch):
+    def save(tensors, path, metadata):
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr(runs_module, "save_file", save)
+    with pytest.raises(InputError, match=r"the best model could not be written .* make room"):
+        run_in(tmp_path / "x")

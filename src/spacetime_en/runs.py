@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
@@ -31,7 +32,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from spacetime_en.config import Config
-from spacetime_en.data import Task
+from spacetime_en.data import Task, Windows
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.files import replace_whole
 from spacetime_en.nn.forecaster import Forecaster
@@ -90,6 +91,26 @@ class Run:
             for key, what in words.items()
             if None not in (ours[key], theirs[key]) and not math.isclose(ours[key], theirs[key])
         ]
+
+    def seen_in_training(self, task: Task, split: str) -> list[str]:
+        """A warning if windows to be judged by were trained on, as after a change of counts."""
+        if split == "train" or task.fingerprint == self.facts["data"]["fingerprint"]:
+            return []
+        try:
+            own = self.config.load_task().train
+        except InputError as error:
+            return [f"whether the model was trained on these windows is not known: {error}"]
+
+        def first_frames(windows: Windows) -> list[bytes]:
+            index = np.arange(len(windows))
+            runs = windows.runs[index // len(windows.frames)]
+            frames = windows.frames[index % len(windows.frames), 0]
+            return [x.tobytes() for x in windows.trajectories.x[runs, frames]]
+
+        trained = set(first_frames(own))
+        count = sum(frame in trained for frame in first_frames(task.splits[split]))
+        total = len(task.splits[split])
+        return [f"{count} of these {total} windows were trained on."] if count else []
 
     # --- checkpoints ------------------------------------------------------------------------------
 
@@ -282,10 +303,20 @@ def train(
     except Interrupted:
         raise Interrupted(f"stopped; go on with: spacetime train --out {folder} --resume") from None
     if first and pending is not None:  # the last chance, and now it may well be an error
-        run.save(pending, pending)
+        _or_no_space(folder, lambda: run.save(pending, pending))
     if first:
-        run.model().save_pretrained(folder / "model")
+        _or_no_space(folder, lambda: run.model().save_pretrained(folder / "model"))
     return run
+
+
+def _or_no_space(folder: Path, write: Callable[[], object]) -> None:
+    try:
+        write()
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"{folder}: the best model could not be written ({error}); make room, then resume the "
+            "run (--resume)."
+        ) from None
 
 
 def is_first_process() -> bool:

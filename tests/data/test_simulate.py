@@ -1,6 +1,7 @@
 import numba
 import numpy as np
 import pytest
+import torch
 
 from spacetime_en import InputError
 from spacetime_en.data import SYSTEMS, System, Trajectories, simulate
@@ -292,3 +293,15 @@ def test_ray_gives_the_same_bits(tmp_path):
     assert sum(done) == 50
     assert len(list((tmp_path / "set").iterdir())) == 2  # one for each worker
     assert np.array_equal(there.x[:], simulate("charged", 50, save=[0, 50]).x)
+
+
+def test_torch_keeps_its_number_of_threads():
+    """Or a training whose data were just made has other bits than one that finds them made."""
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            simulate("charged", num=20, save=[0, 10])
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)

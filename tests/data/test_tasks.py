@@ -205,3 +205,17 @@ def test_the_egnn_task_is_the_published_one():
     assert error == pytest.approx(0.0835, abs=1.5e-3)
     for horizon in (1_500, 2_000):
         assert load_task("egnn-nbody", horizon=horizon).test[0][0].horizon.item() == horizon / 1000
+
+
+def test_another_name_or_box_is_another_fingerprint():
+    x = np.random.default_rng(0).standard_normal((12, 6, 3, 2)).cumsum(1)
+    ones = np.ones(3)
+    sets = [
+        Trajectories.from_arrays(x, attributes={"charge": ones}),
+        Trajectories.from_arrays(x, attributes={"mass": ones}),
+        Trajectories.from_arrays(x, attributes={"mass": ones}, box=[99.0, 99.0]),
+        Trajectories.from_arrays(x, x, attributes={"mass": ones}),
+    ]
+    assert len({t.fingerprint for t in sets}) == 4
+    again = Trajectories.from_arrays(x.copy(), attributes={"charge": ones})
+    assert again.fingerprint == sets[0].fingerprint

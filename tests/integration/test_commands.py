@@ -200,3 +200,22 @@ def test_the_demo(spacetime, monkeypatch, tmp_path):
     for name in ("forecasts.png", "equivariance.png"):
         assert (tmp_path / "demo" / name).read_bytes().startswith(b"\x89PNG")
     demo.run_demo(tmp_path / "demo", 0, steps=2)  # a second time does not train again
+
+
+def test_the_run_may_stand_anywhere_among_the_options(spacetime):
+    spacetime("train", "linear", *TASK, "--steps", "1", "--out", "run")
+    reports = [
+        json.loads(spacetime("evaluate", *words, "--json"))
+        for words in (("run", "--task", "charged"), ("--task", "charged", "run"))
+    ]
+    assert reports[0] == reports[1]
+    assert reports[0]["windows"] == 12  # the run's own settings of that task
+
+
+def test_windows_that_were_trained_on_are_told(spacetime):
+    spacetime("train", "linear", *TASK, "--steps", "1", "--out", "run")
+    assert json.loads(spacetime("evaluate", "run", "--json"))["warnings"] == []
+    again = ("evaluate", "run", "--task.counts", "10", "10", "12", "--json")
+    assert json.loads(spacetime(*again))["warnings"] == ["12 of these 12 windows were trained on."]
+    fresh = ("evaluate", "run", "--task.seed", "7", "--json")
+    assert json.loads(spacetime(*fresh))["warnings"] == []

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import types
+from pathlib import Path
 
 import lightning.pytorch as pl
 import pytest
@@ -362,3 +363,16 @@ def test_every_preset_learns_something(cache):
         fit(model, task, lr=1e-3, steps=10, batch_size=40, validate_every=5, display=False)
         with torch.no_grad():
             assert float((model(graph).x - target.x).square().mean()) < before, preset
+
+
+def test_logs_are_on_disk_after_every_validation(tiny_task, tmp_path):
+    """A run that is killed later has lost nothing of them."""
+    logger, lines = CSVLogger(tmp_path), []
+
+    class Look(pl.Callback):
+        def on_validation_end(self, trainer, module):
+            path = Path(logger.log_dir) / "metrics.csv"
+            lines.append(len(path.read_text().splitlines()))
+
+    fit(small(tiny_task), tiny_task, SETTINGS, loggers=[logger], callbacks=[Look()], display=False)
+    assert lines == [2, 3, 4]  # a header, and one line a validation

@@ -62,7 +62,7 @@ class Evaluate:
                 progress=advance,
             )
         found.report.update(run=str(self.run), preset=run.config.preset)
-        found.report["warnings"] = run.unlike(task)
+        found.report["warnings"] = run.unlike(task) + run.seen_in_training(task, self.split)
         name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
         report, table = write(found, self.run / "evaluation", name)
         if self.json:

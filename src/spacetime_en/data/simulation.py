@@ -274,18 +274,23 @@ def integrate(
     out = np.empty((2, blocks, len(frames), 3 * N * W))
     builtin = isinstance(system.law, int)
     compiled = kernel.integrator(scheme, None if builtin else system.law)
-    compiled(
-        flat(x),
-        flat(v),
-        rows(w[:, below[0], below[1]]),
-        rows(inverse_mass),
-        system.dt,
-        np.inf if scheme == "adaptive" else float(system.max_force),
-        system.law if builtin else -1,
-        float(system.parameter),
-        frames,
-        *out,
-    )
+    # Numba's threads set OpenMP's number for all: what is trained later would have other bits.
+    threads = torch.get_num_threads()
+    try:
+        compiled(
+            flat(x),
+            flat(v),
+            rows(w[:, below[0], below[1]]),
+            rows(inverse_mass),
+            system.dt,
+            np.inf if scheme == "adaptive" else float(system.max_force),
+            system.law if builtin else -1,
+            float(system.parameter),
+            frames,
+            *out,
+        )
+    finally:
+        torch.set_num_threads(threads)
     split = out.reshape(2, blocks, len(frames), N, 3, W).transpose(0, 1, 5, 2, 3, 4)
     x_out, v_out = np.ascontiguousarray(
         split.reshape(2, blocks * W, len(frames), N, 3)[:, :num, ..., :n]
