@@ -58,7 +58,7 @@ def server():
 
 def test_two_processes_share_a_study_in_postgresql(tmp_path, cache, tiny_task, server):
     for text in two_workers(tmp_path, cache, ["--storage", server]):
-        assert "preset: linear" in text
+        assert "preset: waiting.Waiting" in text
     storage = _open(server, tmp_path)
     trials = optuna.load_study(study_name="spacetime", storage=storage).trials
     storage.remove_session()

@@ -150,7 +150,24 @@ def test_a_storage_that_cannot_be_opened(tmp_path):
         search(config(), tmp_path, storage="nodatabase://x")
 
 
-SEARCH = ["search", "linear", *TASK, "--steps", "10", "--batch-size", "16"]
+SEARCH = ["search", "waiting.Waiting", *TASK, "--steps", "10", "--batch-size", "16"]
+
+# However fast a worker is, no trial goes on before both workers have one.
+WAITING = """
+import os, time
+from pathlib import Path
+from spacetime_en import LinearDynamics
+
+class Waiting(LinearDynamics):
+    def __init__(self) -> None:
+        marks = Path("marks")
+        marks.mkdir(exist_ok=True)
+        (marks / str(os.getpid())).touch()
+        end = time.monotonic() + 200
+        while len(list(marks.iterdir())) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        super().__init__()
+"""
 
 
 @pytest.mark.parametrize("storage", ["file", "sqlite"])
@@ -158,7 +175,7 @@ def test_two_processes_work_on_one_study(tmp_path, cache, storage):
     url = None if storage == "file" else f"sqlite:///{tmp_path}/study.db"
     options = [] if url is None else ["--storage", url]
     for text in two_workers(tmp_path, cache, options):
-        assert "preset: linear" in text
+        assert "preset: waiting.Waiting" in text
     trials = study(tmp_path, url).trials
     # A worker that saw nine begun may begin the tenth at the same moment as the other.
     assert 10 <= sum(t.state in (TrialState.COMPLETE, TrialState.PRUNED) for t in trials) <= 11
@@ -167,8 +184,9 @@ def test_two_processes_work_on_one_study(tmp_path, cache, storage):
 
 
 def two_workers(out, cache, options):
+    (out / "waiting.py").write_text(WAITING)
     command = [*SEARCH, "--trials", "10", "--out", str(out), *options]
-    return [finish(p) for p in [start(*command, cache=cache) for _ in range(2)]]
+    return [finish(p) for p in [start(*command, cache=cache, cwd=out) for _ in range(2)]]
 
 
 def test_a_killed_workers_trial_is_made_good(tmp_path, cache, monkeypatch):
