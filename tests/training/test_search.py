@@ -5,7 +5,9 @@ import time
 
 import optuna
 import pytest
+from optuna.storages import RDBStorage
 from optuna.trial import TrialState
+from sqlalchemy.exc import IntegrityError
 
 import spacetime_en.training.search as search_module
 from spacetime_en import InputError
@@ -148,6 +150,19 @@ def test_a_storage_that_cannot_be_opened(tmp_path):
         search(config(), tmp_path, storage="sqlite:////nowhere/at/all.db")
     with pytest.raises(InputError, match="storage: "):
         search(config(), tmp_path, storage="nodatabase://x")
+
+
+def test_a_worker_that_is_beaten_to_the_tables_tries_again(tmp_path, monkeypatch):
+    """What SQLite says to the second of two workers that make the same tables at once."""
+    beaten = [IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: alembic_version"))]
+
+    def storage(*arguments, **options):
+        if beaten:
+            raise beaten.pop()
+        return RDBStorage(*arguments, **options)
+
+    monkeypatch.setattr("spacetime_en.training.search.RDBStorage", storage)
+    assert isinstance(_open(f"sqlite:///{tmp_path}/study.db", tmp_path), RDBStorage)
 
 
 SEARCH = ["search", "waiting.Waiting", *TASK, "--steps", "10", "--batch-size", "16"]

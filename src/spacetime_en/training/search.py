@@ -20,6 +20,7 @@ import torch
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.trial import TrialState
+from sqlalchemy.exc import IntegrityError
 
 from spacetime_en.config import Config, settings_of
 from spacetime_en.data import Task
@@ -271,8 +272,10 @@ def _data_base(url: str, tries: int = 5) -> RDBStorage:
                 # A worker that was killed stops beating; others then count its trial as failed.
                 return RDBStorage(url, heartbeat_interval=60, grace_period=180)
             except Exception as error:
-                # Workers that start together may all try to make the tables; one succeeds.
-                if left == 0 or "exist" not in str(error):
+                # Workers that start together may all try to make the tables; one succeeds, the
+                # others find a table or the row with its version that "exists", or must be unique.
+                beaten = isinstance(error, IntegrityError) or "exist" in str(error)
+                if left == 0 or not beaten:
                     raise
                 time.sleep(random.uniform(0.2, 1.0))
     raise AssertionError
