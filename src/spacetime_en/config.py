@@ -71,7 +71,7 @@ class Config:
     def resolved(self, model: Forecaster) -> Config:
         """The same with every setting of the model and the task written out."""
         sections = settings_of(self.preset, self.task)
-        task = dataclasses.asdict(sections["task"](**_without_source(self.task)))
+        task = dataclasses.asdict(sections["task"](**without_source(self.task)))
         task = source_of(self.task) | task
         return dataclasses.replace(self, model=dict(model.config), task=task)
 
@@ -88,7 +88,7 @@ class Config:
     @classmethod
     def from_yaml(cls, text: str, where: str) -> Config:
         """From YAML, all names and types checked; `where` begins the sentence if they are wrong."""
-        return cls.of(read_yaml(text, where), where)
+        return cls.of(parse_yaml(text, where), where)
 
     @classmethod
     def of(cls, entries: dict[str, Any], where: str) -> Config:
@@ -155,7 +155,7 @@ def _dataclass(name: str, fields: list[tuple[str, Any, Any]], doc: str | None) -
 
 def open_task(task: Mapping[str, Any]) -> Task:
     """The task of a config: ``name`` and settings, or ``data`` and settings."""
-    settings = _without_source(task)
+    settings = without_source(task)
     if "name" in task:
         return load_task(task["name"], **settings)
     trajectories = Trajectories.open(task["data"])
@@ -169,19 +169,20 @@ def source_of(task: Mapping[str, Any]) -> dict[str, Any]:
     return {key: task[key] for key in ("name", "data") if task.get(key) is not None}
 
 
-def _without_source(task: Mapping[str, Any]) -> dict[str, Any]:
+def without_source(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a task alone."""
     return {key: value for key, value in task.items() if key not in ("name", "data")}
 
 
-def read_yaml(text: str, where: str) -> dict[str, Any]:
-    """The entries of a config file, checked."""
+def parse_yaml(text: str, where: str) -> dict[str, Any]:
+    """The entries of a config file, as they stand."""
     try:
         read = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise InputError(f"{where}: is not valid YAML ({' '.join(str(error).split())}).") from None
     if not isinstance(read, dict):
         raise InputError(f"{where}: expected entries such as 'preset: set', found {read!r:.40}.")
-    return checked(read, where)
+    return read
 
 
 def checked(entries: dict[str, Any], where: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from spacetime_en import geometry
 from spacetime_en.config import Config
-from spacetime_en.evaluation import evaluate
+from spacetime_en.evaluation import Evaluation, evaluate
 from spacetime_en.report.plots import plot_equivariance, plot_forecasts
 from spacetime_en.runs import train
 from spacetime_en.training.settings import TrainingSettings
@@ -28,7 +28,7 @@ TRAINING = TrainingSettings(
 )
 
 
-HEAD = ("model", "parameters", "position", "median", "p90", "velocity", "turned", "seconds")
+HEAD = ("model", "parameters", "position", "median", "p90", "velocity", "turned", "s")
 
 
 def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str, dict[str, Any]]:
@@ -49,13 +49,16 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
         "and the same learning rate: about a minute in all, on one core."
     )
     table = Table(*HEAD, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="MSE on 300 test windows")
-    reports, trained = {}, {}
+    table.columns[0].no_wrap = True
+    reports, trained, found = {}, {}, {}
     training = dataclasses.replace(TRAINING, seed=seed, steps=steps)
     for preset, settings in MODELS.items():
-        run = train(Config(preset, settings, TASK, training), out / preset, resume=True)
-        task = run.config.load_task()
+        config = Config(preset, settings, TASK, training)
+        run = train(config, out / preset, resume=True)
+        task = config.load_task()
         trained[preset] = run.model()
-        report = reports[preset] = evaluate(trained[preset], task).report
+        found[preset] = evaluate(trained[preset], task)
+        report = reports[preset] = found[preset].report
         turned = f"{report['equivariance_error']['rotation']:.0e}"
         seconds = f"{run.load('last').progress.time:.0f}"
         table.add_row(preset, f"{report['parameters']:,}", *_cells(report), turned, seconds)
@@ -63,7 +66,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
         table.add_row(name.replace("_", " "), "0", *_cells(reports["set"][name]), "", "")
     console.print(table)
 
-    graph, target = task.test[_typical(trained["set"], task)]
+    graph, target = task.test[_typical(found["set"])]
     forecasts = {}
     with torch.no_grad():
         for preset, model in trained.items():
@@ -90,8 +93,8 @@ def _cells(report: dict[str, Any]) -> list[str]:
     return [f"{value:.3g}" for value in (*position, report["velocity_mse"]["mean"])]
 
 
-def _typical(model: Any, task: Any, count: int = 3) -> list[int]:
+def _typical(evaluation: Evaluation, count: int = 3) -> list[int]:
     """The test windows whose errors are about the median: no picture of the luckiest ones."""
-    order = evaluate(model, task).errors["model"].position.argsort()
+    order = evaluation.errors["model"].position.argsort()
     middle = len(order) // 2
     return [int(row) for row in order[middle : middle + count]]

@@ -125,13 +125,8 @@ def evaluate(
         model, sample, max_translation=reach
     )._asdict()
     report["drift"] = _drift(windows, forecast)
-    index = np.arange(len(windows))
-    return Evaluation(
-        report,
-        by_name,
-        windows.runs[index // len(windows.frames)],
-        windows.trajectories.steps[windows.frames[index % len(windows.frames), 0]],
-    )
+    runs, frames = windows.places()
+    return Evaluation(report, by_name, runs, windows.trajectories.steps[frames[:, 0]])
 
 
 def run(
@@ -165,9 +160,7 @@ def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
     system = SYSTEMS.get(t.meta.get("system", ""))
     if system is None:
         return None
-    index = np.arange(len(windows))
-    runs = windows.runs[index // len(windows.frames)]
-    frames = windows.frames[index % len(windows.frames)]
+    runs, frames = windows.places()
     last, goal = frames[:, -2], frames[:, -1]
     x, v = t.x[runs, last], t.v[runs, last]
     ends = {

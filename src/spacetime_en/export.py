@@ -8,11 +8,8 @@ checks no values: behind masks anything may stand, but masks, indices and times 
 import copy
 import io
 import json
-import logging
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -26,6 +23,7 @@ from spacetime_en.errors import InputError, no_such, require
 from spacetime_en.files import replace_whole
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.progress import silenced
 
 Format = Literal["onnx", "torch-export"]
 OUTPUTS = ("forecast_x", "forecast_v")
@@ -85,7 +83,9 @@ def export(
     model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
     example = example.to("cpu")
     model(example)  # what the model refuses, it refuses here: while tracing, values are not seen
-    with _quiet("torch", "onnxscript"):
+    # The exporters' warnings are about their own inside.
+    with silenced("torch", "onnxscript"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         program, shapes = _trace(model, example)
         write = _onnx if format == "onnx" else _torch_export
         content = write(program, shapes, _record(model, example, shapes))
@@ -288,18 +288,3 @@ MISSING = {
     torch.ops.aten.linalg_inv.default: _inverse,
     torch.ops.aten.argsort.stable: _argsort,
 }
-
-
-@contextmanager
-def _quiet(*loggers: str) -> Iterator[None]:
-    """Without the exporters' warnings, which are about their own inside."""
-    levels = {logging.getLogger(name): logging.getLogger(name).level for name in loggers}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            for logger in levels:
-                logger.setLevel(logging.ERROR)
-            yield
-        finally:
-            for logger, level in levels.items():
-                logger.setLevel(level)

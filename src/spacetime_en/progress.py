@@ -1,5 +1,6 @@
-"""A progress bar for work that takes longer than a breath."""
+"""What a user sees of long work: a progress bar, and not what other packages say of themselves."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -30,3 +31,16 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.advance(task, done)
+
+
+@contextmanager
+def silenced(*loggers: str) -> Iterator[None]:
+    """Let these loggers of other packages speak of errors only."""
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in loggers}
+    for logger in levels:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)

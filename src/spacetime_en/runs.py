@@ -24,7 +24,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
@@ -102,10 +101,8 @@ class Run:
             return [f"whether the model was trained on these windows is not known: {error}"]
 
         def first_frames(windows: Windows) -> list[bytes]:
-            index = np.arange(len(windows))
-            runs = windows.runs[index // len(windows.frames)]
-            frames = windows.frames[index % len(windows.frames), 0]
-            return [x.tobytes() for x in windows.trajectories.x[runs, frames]]
+            runs, frames = windows.places()
+            return [x.tobytes() for x in windows.trajectories.x[runs, frames[:, 0]]]
 
         trained = set(first_frames(own))
         count = sum(frame in trained for frame in first_frames(task.splits[split]))

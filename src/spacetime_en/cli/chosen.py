@@ -14,7 +14,15 @@ from typing import Annotated, Any
 
 import tyro
 
-from spacetime_en.config import FROM_DATA, Config, read_yaml, settings_of, source_of
+from spacetime_en.config import (
+    FROM_DATA,
+    Config,
+    checked,
+    parse_yaml,
+    settings_of,
+    source_of,
+    without_source,
+)
 from spacetime_en.errors import InputError
 from spacetime_en.runs import CONFIG
 from spacetime_en.training.settings import PAPER, TrainingSettings
@@ -70,7 +78,7 @@ class Chosen:
             path = choice.out / CONFIG
         if path is not None:
             try:
-                file = read_yaml(path.read_text(), str(path))
+                file = checked(parse_yaml(path.read_text(), str(path)), str(path))
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(f"{path}: cannot be read ({error}).") from None
         if preset is not None and file.get("preset", preset) != preset:
@@ -83,7 +91,7 @@ class Chosen:
         elif choice.data is not None:
             task = {"data": str(choice.data.resolve())}
         same_task = task == source_of(file["task"])
-        settings = {k: v for k, v in file["task"].items() if k not in ("name", "data")}
+        settings = without_source(file["task"])
         return cls(
             file.get("preset", preset),
             task,

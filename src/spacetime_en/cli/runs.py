@@ -17,7 +17,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from spacetime_en.cli.chosen import Chosen, task_field
-from spacetime_en.config import open_task, settings_of, source_of
+from spacetime_en.config import open_task, settings_of, source_of, without_source
 from spacetime_en.progress import progress_bar
 from spacetime_en.runs import Run
 
@@ -172,7 +172,7 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
             own = Run.open(folder).config.task
             if not task or task == source_of(own):
                 task = source_of(own)
-                settings = {key: value for key, value in own.items() if key not in task}
+                settings = without_source(own)
                 chosen = dataclasses.replace(chosen, task=task)
         if task:
             fields = [task_field(settings_of("set", task)["task"], settings)]

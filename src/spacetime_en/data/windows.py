@@ -112,11 +112,21 @@ class Windows:
     def _kept(self) -> tuple[SpacetimeGraph, Forecast]:
         return self._read(np.arange(len(self)))
 
+    def places(
+        self, index: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The trajectory (b,) and the frames (b, L + 1) of windows; the last is the target's.
+
+        Args:
+            index: which windows, (b,); None: all.
+        """
+        index = np.arange(len(self)) if index is None else index
+        return self.runs[index // len(self.frames)], self.frames[index % len(self.frames)]
+
     def _read(self, index: NDArray[np.int64]) -> tuple[SpacetimeGraph, Forecast]:
         """Read the windows at `index` from the trajectories."""
         t = self.trajectories
-        runs = self.runs[index // len(self.frames)]  # (b,)
-        frames = self.frames[index % len(self.frames)]  # (b, L + 1)
+        runs, frames = self.places(index)
         x, v = states_at(t, runs, frames)  # (b, L + 1, N, n)
         target_x, target_v = x[:, -1], v[:, -1]
         if self.noise > 0:

@@ -6,15 +6,12 @@ import time
 from typing import Any
 
 import lightning.pytorch as pl
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from spacetime_en.data.tasks import Task
-from spacetime_en.data.windows import Windows
-from spacetime_en.metrics import errors
+from spacetime_en.evaluation import run
 from spacetime_en.nn.baselines import StraightLine
-from spacetime_en.training.batches import Batches
 
 
 class Display(pl.Callback):
@@ -32,7 +29,8 @@ class Display(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not trainer.is_global_zero:
             return
-        self.straight = straight_line_error(self.task.val, pl_module.settings.batch_size)
+        straight, _ = run(StraightLine(), self.task.val, pl_module.settings.batch_size)
+        self.straight = float(straight.position.mean())
         self.started, self.first_step = time.monotonic(), pl_module.progress.step
         self.used_before = pl_module.used
         if self.console.is_terminal:
@@ -79,16 +77,6 @@ class Display(pl.Callback):
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
-
-
-def straight_line_error(windows: Windows, batch_size: int) -> float:
-    """The mean position MSE of going straight on."""
-    total = 0.0
-    with torch.no_grad():
-        for batch in Batches(windows, batch_size):
-            x, _ = errors(StraightLine()(batch.graph), batch.target, batch.graph.node_mask)
-            total += float(x.double().sum())
-    return total / len(windows)
 
 
 def clock(seconds: float) -> str:

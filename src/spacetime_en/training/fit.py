@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -25,6 +24,7 @@ from torch import Tensor
 from spacetime_en.data.tasks import Task
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.progress import silenced
 from spacetime_en.training.batches import Batch
 from spacetime_en.training.display import Display
 from spacetime_en.training.module import ForecastModule, Progress, State
@@ -176,18 +176,10 @@ def _strategy(settings: TrainingSettings) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without Lightning's advice, most of which is about loaders and loops that are not used."""
-    loggers = [logging.getLogger(f"lightning.{part}") for part in ("pytorch", "fabric")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=PossibleUserWarning)
-            warnings.filterwarnings("ignore", module="lightning")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    with silenced("lightning.pytorch", "lightning.fabric"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=PossibleUserWarning)
+        warnings.filterwarnings("ignore", module="lightning")
+        yield
 
 
 @contextmanager
