@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en.nn.attention import Window, logit_scale
-from spacetime_en.nn.egcl import EGCL
+from spacetime_en.nn.egcl import EGCL, Embedding
 from spacetime_en.nn.etal import ETAL, AttentionMaps
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.neighbourhood import Neighbourhood
@@ -21,7 +21,13 @@ class EdgeListEGCL(EGCL):
     """Eq. 2 on a list of edges, for complete graphs without masks."""
 
     def forward(
-        self, h: Tensor, x: Tensor, v: Tensor, a: Tensor, neighbourhood: Neighbourhood
+        self,
+        h: Tensor,
+        x: Tensor,
+        v: Tensor,
+        a: Tensor,
+        neighbourhood: Neighbourhood,
+        embedding: Embedding | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         B, L, N, _ = h.shape
         i, j = edge_list(B * L, N, h.device)  # (E,)

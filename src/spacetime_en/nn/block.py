@@ -16,7 +16,7 @@ def with_distances(state: State, neighbourhood: Neighbourhood) -> Tensor:
     """a = (A_ij, |x_i - x_j|^2), the map E of Algorithm 1: (B, L, N, K, e) -> (.., e + 1)."""
     square = neighbourhood.differences(state.x).square().sum(-1, keepdim=True)
     # (On edges that do not exist the distance stays 0, like every other attribute.)
-    return torch.cat([state.a, square * neighbourhood.mask], dim=-1)
+    return torch.cat([state.a, square * neighbourhood.mask.unsqueeze(-1)], dim=-1)
 
 
 class Block(nn.Module):

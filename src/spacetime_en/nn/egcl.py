@@ -1,11 +1,13 @@
 """E(n)-equivariant graph convolution in space (Eqs. 2-4)."""
 
-from typing import cast
+from functools import partial
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from spacetime_en.nn.messages import Weights, summed_messages
 from spacetime_en.nn.neighbourhood import Neighbourhood
 
 
@@ -14,6 +16,32 @@ def mlp(inputs: int, hidden: int, outputs: int, bias: bool = True) -> nn.Sequent
     return nn.Sequential(
         nn.Linear(inputs, hidden), nn.SiLU(), nn.Linear(hidden, outputs, bias=bias)
     )
+
+
+def linear_at(phi: nn.Sequential, k: int) -> nn.Linear:
+    """The k-th module of `phi`, which is a Linear."""
+    return cast("nn.Linear", phi[k])
+
+
+class Embedding(NamedTuple):
+    """Features h = E theta + e that were made from few numbers.
+
+    Linears on them are then narrow: W h + b = (W E) theta + (W e + b).
+
+    Args:
+        theta: (B, L, N, d).
+        embed: E and e.
+    """
+
+    theta: Tensor
+    embed: nn.Linear
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """W h + b, (B, L, N, rows of W)."""
+        shift = weight @ self.embed.bias
+        return F.linear(
+            self.theta, weight @ self.embed.weight, shift if bias is None else shift + bias
+        )
 
 
 class EGCL(nn.Module):
@@ -33,10 +61,16 @@ class EGCL(nn.Module):
         self.phi_v = mlp(width, width, 1)
         self.phi_x = mlp(width, width, 1, bias=False)
         self.phi_h = mlp(2 * width, width, width)
-        nn.init.xavier_uniform_(cast("nn.Linear", self.phi_x[-1]).weight, gain=0.001)
+        nn.init.xavier_uniform_(linear_at(self.phi_x, 2).weight, gain=0.001)
 
     def forward(
-        self, h: Tensor, x: Tensor, v: Tensor, a: Tensor, neighbourhood: Neighbourhood
+        self,
+        h: Tensor,
+        x: Tensor,
+        v: Tensor,
+        a: Tensor,
+        neighbourhood: Neighbourhood,
+        embedding: Embedding | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Update features, positions and velocities.
 
@@ -44,33 +78,34 @@ class EGCL(nn.Module):
             h: (B, L, N, width).
             x, v: (B, L, N, n).
             a: (B, L, N, K, edge_channels).
+            embedding: where h comes from, if from fewer numbers.
         Returns: h, x, v of the same shapes.
         """
+        linear = partial(F.linear, h) if embedding is None else embedding.linear
+        # An MLP of several arguments begins with a sum of Linears, one for each argument.
+        in_e, in_v, in_h = (linear_at(phi, 0) for phi in (self.phi_e, self.phi_v, self.phi_h))
+        width = self.width
+        of_i, of_j, of_s = in_e.weight.split([width, width, in_e.in_features - 2 * width], dim=1)
+        of_h, of_m = in_h.weight.split([width, width], dim=1)
+
         x_ij = neighbourhood.differences(x)  # (B, L, N, K, n)
-        m_ij = self._messages(h, x_ij.square().sum(-1, keepdim=True), a, neighbourhood)
-        pull = neighbourhood.sum(x_ij * self.phi_x(m_ij))  # (B, L, N, n)
-        v = self.phi_v(h) * v + neighbourhood.normaliser * pull
+        s_ij = torch.cat([x_ij.square().sum(-1, keepdim=True), a], dim=-1)
+        m_i, pull = summed_messages(
+            linear(of_i, in_e.bias).flatten(0, 2),
+            linear(of_j).flatten(0, 2),
+            neighbourhood.edges(s_ij, x_ij),
+            self._edge_weights(of_s),
+        )  # (BLN, width) and (BLN, n)
+        phi_v = self.phi_v[2](F.silu(linear(in_v.weight, in_v.bias)))
+        v = phi_v * v + neighbourhood.normaliser * pull.view_as(x)
         x = x + v
-        m_i = neighbourhood.sum(m_ij)  # (B, L, N, width)
-        update = self.phi_h(torch.cat([h, m_i], dim=-1))
+        hidden = linear(of_h, in_h.bias) + F.linear(m_i.view_as(h), of_m)
+        update = self.phi_h[2](F.silu(hidden))
         return h + update if self.residual else update, x, v
 
-    def _messages(
-        self, h: Tensor, square: Tensor, a: Tensor, neighbourhood: Neighbourhood
-    ) -> Tensor:
-        """m_ij = phi_e(h_i, h_j, |x_i - x_j|^2, a_ij), (B, L, N, K, width).
-
-        phi_e begins with a Linear, so its weight is cut into the columns of h_i, of h_j and of
-        the edge: the wide products then run once a node instead of once an edge.
-        """
-        first = cast("nn.Linear", self.phi_e[0])
-        of_i, of_j, of_edge = first.weight.split(
-            [self.width, self.width, first.in_features - 2 * self.width], dim=1
-        )
-        edge = F.linear(torch.cat([square, a], dim=-1), of_edge, first.bias)
-        of_nodes = F.linear(h, of_i).unsqueeze(3) + neighbourhood.gather(F.linear(h, of_j))
-        m: Tensor = self.phi_e[1:](edge + of_nodes)
-        return m
+    def _edge_weights(self, ws: Tensor) -> Weights:
+        w2, wx, u = linear_at(self.phi_e, 2), linear_at(self.phi_x, 0), linear_at(self.phi_x, 2)
+        return Weights(ws, w2.weight, w2.bias, wx.weight, wx.bias, u.weight)
 
 
 class EGNN(nn.Module):
@@ -96,7 +131,11 @@ class EGNN(nn.Module):
         self, h: Tensor, x: Tensor, v: Tensor, a: Tensor, neighbourhood: Neighbourhood
     ) -> tuple[Tensor, Tensor, Tensor]:
         """h: (B, L, N, d), x and v: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
+        # Few features (the paper has one) make the products of the first layer narrow.
+        narrow = self.embed.in_features < self.embed.out_features
+        embedding = Embedding(h, self.embed) if narrow else None
         h = self.embed(h)
         for layer in self.layers:
-            h, x, v = layer(h, x, v, a, neighbourhood)
+            h, x, v = layer(h, x, v, a, neighbourhood, embedding)
+            embedding = None
         return self.readout(h), x, v

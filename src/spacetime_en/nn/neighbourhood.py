@@ -1,8 +1,8 @@
 """Who sends messages to whom: the only place that knows complete graphs from neighbour lists.
 
 Every tensor over edges has axes (B, L, N, K, channels): node i, its k-th neighbour j. For a
-complete graph K = N, j = k, and node tensors are broadcast; with neighbour lists they are
-gathered. The mathematics above this file is the same for both.
+complete graph K = N, j = k, and positions are broadcast; with neighbour lists they are gathered.
+The mathematics above this file is the same for both.
 """
 
 from typing import NamedTuple
@@ -12,46 +12,49 @@ from torch import Tensor
 
 from spacetime_en import geometry
 from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.nn.messages import Edges
 
 
 class Neighbourhood(NamedTuple):
     """The edges of a graph.
 
     Args:
-        mask: (B, 1 or L, N, K, 1), 1 on real edges i <- j, j != i, and 0 elsewhere.
-        senders: (B, 1 or L, N, K), the node j; None for a complete graph.
+        mask: (B, 1 or L, N, K), True on real edges i <- j, j != i.
+        senders: the node j among the nodes of all graphs and frames, (BLN, K).
+        complete: every node sees every other.
         cell: (B, n, n) periodic cell, or None.
+        normaliser: C of Eq. 2, one over the number of neighbours, (B, 1 or L, N, 1).
     """
 
     mask: Tensor
-    senders: Tensor | None = None
-    cell: Tensor | None = None
+    senders: Tensor
+    complete: bool
+    cell: Tensor | None
+    normaliser: Tensor
 
     @classmethod
     def of(cls, graph: SpacetimeGraph, cell: Tensor | None = None) -> "Neighbourhood":
         """The edges of `graph`; `cell` is its box in the units of the positions at hand."""
-        senders = None if graph.neighbours is None else graph.neighbours.clamp(min=0)
-        return cls(graph.edge_mask.unsqueeze(-1).to(graph.x.dtype), senders, cell)
-
-    def gather(self, h: Tensor) -> Tensor:
-        """h_j for every edge, (B, L, N, c) -> (B, L, N or 1, K, c)."""
-        if self.senders is None:
-            return h.unsqueeze(2)  # (B, L, 1, N, c), broadcast over i
-        B, L, N, c = h.shape
-        # index_select on flat rows: its backward is one index_add, linear in the edges.
-        frame = torch.arange(B * L, device=h.device).view(B, L, 1, 1)
-        rows = (frame * N + self.senders).flatten()
-        return h.reshape(B * L * N, c).index_select(0, rows).view(B, L, N, -1, c)
+        B, L, N, _ = graph.x.shape
+        mask = graph.edge_mask
+        j = graph.neighbours
+        j = torch.arange(N, device=mask.device) if j is None else j.clamp(min=0)
+        frame = N * torch.arange(B * L, device=mask.device).view(B, L, 1, 1)
+        senders = (frame + j).expand(B, L, N, mask.shape[3]).flatten(0, 2)
+        normaliser = 1 / mask.sum(3).clamp(min=1).to(graph.x.dtype).unsqueeze(-1)
+        return cls(mask, senders, graph.neighbours is None, cell, normaliser)
 
     def differences(self, x: Tensor) -> Tensor:
         """x_i - x_j for every edge, the minimum image in a box, (B, L, N, n) -> (B, L, N, K, n)."""
-        return geometry.minimum_image(x.unsqueeze(3) - self.gather(x), self.cell)
+        B, L, N, n = x.shape
+        if self.complete:
+            x_j = x.unsqueeze(2)  # (B, L, 1, N, n), broadcast over i
+        else:
+            # index_select on flat rows: its backward is one index_add, linear in the edges.
+            x_j = x.reshape(-1, n).index_select(0, self.senders.flatten()).view(B, L, N, -1, n)
+        return geometry.minimum_image(x.unsqueeze(3) - x_j, self.cell)
 
-    def sum(self, m: Tensor) -> Tensor:
-        """Sum over the neighbours j != i, (B, L, N, K, c) -> (B, L, N, c)."""
-        return (m * self.mask).sum(3)
-
-    @property
-    def normaliser(self) -> Tensor:
-        """C of Eq. 2, one over the number of neighbours, (B, 1 or L, N, 1)."""
-        return 1 / self.mask.sum(3).clamp(min=1)
+    def edges(self, s: Tensor, x: Tensor) -> Edges:
+        """All edges as rows, from their numbers (B, L, N, K, c) and differences (B, L, N, K, n)."""
+        mask = self.mask.expand(s.shape[:4])
+        return Edges(s.flatten(0, 2), x.flatten(0, 2), self.senders, mask.flatten(0, 2))

@@ -1,0 +1,235 @@
+"""The sums of messages in Eq. 2, where nearly all the time and memory of a model go.
+
+    m_ij = phi_e(h_i, h_j, s_ij),    m_i = sum_j m_ij,    pull_i = sum_j x_ij phi_x(m_ij),
+
+where s_ij = (|x_ij|^2, a_ij) are the few numbers of an edge. phi_e begins with a Linear on all
+three arguments; its weight is cut into their columns, so that the wide products run once a node
+instead of once an edge, and nothing is concatenated:
+
+    phi_e = SiLU(W2 SiLU(p_i + q_j + Ws s_ij) + b2),    p = Wi h + b1,    q = Wj h,
+    phi_x(m) = u SiLU(Wx m + bx).
+
+Edges that do not exist (a node and itself, padding) are left out. The others go through in chunks
+that fit the processor's cache, and nothing is kept for the backward pass, which computes each
+chunk again: that costs less than fetching it from memory, and memory does not grow with the width
+times the number of edges. The gradient is written out; autograd, chunk by chunk, takes a quarter
+longer.
+
+:func:`plain` says the same in a few lines: it is what ``torch.export`` sees, and what the tests
+compare with.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+# Bytes of one (edges, width) tensor of a chunk. A GPU has no use for small pieces: there chunks
+# only keep the memory bounded.
+CHUNK_ON_CPU = 2 * 2**20
+CHUNK_ELSEWHERE = 256 * 2**20
+
+
+class Edges(NamedTuple):
+    """The edges i <- j of all frames, R = BLN receivers with K places each.
+
+    Args:
+        s: their numbers, (R, K, c).
+        x: differences x_i - x_j, (R, K, n).
+        senders: the row of j, (R, K).
+        mask: True where the edge exists, (R, K).
+    """
+
+    s: Tensor
+    x: Tensor
+    senders: Tensor
+    mask: Tensor
+
+
+class Weights(NamedTuple):
+    """Those of phi_e, without the columns of the nodes, and of phi_x.
+
+    Args:
+        ws: (width, c).
+        w2, b2, wx, bx: (width, width) and (width,).
+        u: (1, width).
+    """
+
+    ws: Tensor
+    w2: Tensor
+    b2: Tensor
+    wx: Tensor
+    bx: Tensor
+    u: Tensor
+
+
+def plain(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tuple[Tensor, Tensor]:
+    """The equations as they stand, for all edges at once; see :func:`summed_messages`."""
+    ws, w2, b2, wx, bx, u = weights
+    mask = edges.mask.unsqueeze(-1)
+    e = p.unsqueeze(1) + q[edges.senders] + F.linear(edges.s, ws)  # (R, K, width)
+    m = F.silu(F.linear(F.silu(e), w2, b2)) * mask
+    phi_x = F.linear(F.silu(F.linear(m, wx, bx)), u)  # (R, K, 1)
+    return m.sum(1), (edges.x * phi_x * mask).sum(1)
+
+
+def summed_messages(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tuple[Tensor, Tensor]:
+    """m_i and pull_i of every node.
+
+    Args:
+        p, q: what the first Linear of phi_e makes of the nodes as i and as j, (R, width).
+    Returns: (R, width) and (R, n).
+    """
+    if torch.compiler.is_exporting():
+        return plain(p, q, edges, weights)
+    if torch.is_autocast_enabled(p.device.type):
+        edges = edges._replace(s=edges.s.to(p.dtype))
+        weights = Weights(*(w.to(p.dtype) for w in weights))
+    m_i, pull = _sums(p, q, *edges, *weights)
+    return m_i, pull
+
+
+# For torch.compile both passes are single operations that it need not look into.
+
+
+@torch.library.custom_op("spacetime_en::summed_messages", mutates_args=())
+def _sums(
+    p: Tensor,
+    q: Tensor,
+    s: Tensor,
+    x: Tensor,
+    senders: Tensor,
+    mask: Tensor,
+    ws: Tensor,
+    w2: Tensor,
+    b2: Tensor,
+    wx: Tensor,
+    bx: Tensor,
+    u: Tensor,
+) -> tuple[Tensor, Tensor]:
+    # (In low precision, sums are kept in that of the positions.)
+    m_i, pull = x.new_zeros(p.shape), x.new_zeros(len(p), x.shape[2])
+    s, x = s.flatten(0, 1), x.flatten(0, 1)
+    for at, i, j, (e, m) in _chunks(senders, mask, p, buffers=2):
+        _rows(p, i, out=e).add_(_rows(q, j, out=m)).addmm_(s.index_select(0, at), ws.t())
+        torch.mm(_silu(e, out=e), w2.t(), out=m).add_(b2)
+        m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
+        torch.mm(m, wx.t(), out=e).add_(bx)
+        phi_x = _silu(e, out=e) @ u.t()
+        pull.index_add_(0, i, x.index_select(0, at) * phi_x)
+    return m_i, pull
+
+
+@torch.library.custom_op("spacetime_en::summed_messages_backward", mutates_args=())
+def _sums_backward(
+    d_m_i: Tensor,
+    d_pull: Tensor,
+    p: Tensor,
+    q: Tensor,
+    s: Tensor,
+    x: Tensor,
+    senders: Tensor,
+    mask: Tensor,
+    ws: Tensor,
+    w2: Tensor,
+    b2: Tensor,
+    wx: Tensor,
+    bx: Tensor,
+    u: Tensor,
+) -> list[Tensor]:
+    """The gradients d_p, d_q, d_s, d_x and those of the weights."""
+    d_p, d_q, d_s, d_x = (t.new_zeros(t.shape) for t in (p, q, s, x))
+    d = Weights(*(w.new_zeros(w.shape) for w in (ws, w2, b2, wx, bx, u)))
+    s, x = s.flatten(0, 1), x.flatten(0, 1)
+    for at, i, j, (e1, y1, e2, m, ex, yx, d_e) in _chunks(senders, mask, p, buffers=7):
+        # The forward pass again, with what comes before and after each SiLU.
+        s_ij = s.index_select(0, at)
+        _rows(p, i, out=e1).add_(_rows(q, j, out=y1)).addmm_(s_ij, ws.t())
+        _silu(e1, out=y1)
+        torch.mm(y1, w2.t(), out=e2).add_(b2)
+        _silu(e2, out=m)
+        torch.mm(m, wx.t(), out=ex).add_(bx)
+        _silu(ex, out=yx)
+        # pull_i = sum_j x_ij (u yx)
+        along = d_pull.index_select(0, i)
+        d_x.flatten(0, 1)[at] = along * (yx @ u.t())
+        d_phi_x = (along * x.index_select(0, at)).sum(1, keepdim=True).to(p.dtype)
+        d.u.addmm_(d_phi_x.t(), yx)
+        _through_silu(torch.mul(d_phi_x, u, out=d_e), ex)
+        # ex = Wx m + bx, m_i = sum_j m_ij
+        d.wx.addmm_(d_e.t(), m)
+        d.bx.add_(d_e.sum(0))
+        d_m = _rows(d_m_i, i, out=yx).addmm_(d_e, wx)
+        _through_silu(d_m, e2)
+        # e2 = W2 y1 + b2
+        d.w2.addmm_(d_m.t(), y1)
+        d.b2.add_(d_m.sum(0))
+        _through_silu(torch.mm(d_m, w2, out=d_e), e1)
+        # e1 = p_i + q_j + Ws s_ij
+        d_p.index_add_(0, i, d_e)
+        d_q.index_add_(0, j, d_e)
+        d.ws.t().addmm_(s_ij.t(), d_e)
+        d_s.flatten(0, 1)[at] = d_e @ ws
+    return [d_p, d_q, d_s, d_x, *d]
+
+
+def _chunks(
+    senders: Tensor, mask: Tensor, p: Tensor, buffers: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor, list[Tensor]]]:
+    """The edges that exist, a chunk at a time.
+
+    Yields: their places among all, receivers i, senders j, and room to work in, so many buffers
+    (edges, width).
+    """
+    places, senders = mask.flatten().nonzero().squeeze(1), senders.flatten()
+    chunk = CHUNK_ON_CPU if p.device.type == "cpu" else CHUNK_ELSEWHERE
+    size = max(chunk // (p.shape[1] * p.element_size()), 1)
+    room = p.new_empty(buffers, min(size, len(places)), p.shape[1])
+    for at in places.split(size):
+        i, j = at // mask.shape[1], senders.index_select(0, at)
+        yield at, i, j, list(room[:, : len(at)])
+
+
+def _rows(t: Tensor, i: Tensor, out: Tensor) -> Tensor:
+    """Rows i, in the precision of `out`."""
+    if t.dtype == out.dtype:
+        return torch.index_select(t, 0, i, out=out)
+    return out.copy_(t.index_select(0, i))
+
+
+def _silu(t: Tensor, out: Tensor) -> Tensor:
+    result: Tensor = torch.ops.aten.silu.out(t, out=out)
+    return result
+
+
+def _through_silu(gradient: Tensor, before: Tensor) -> None:
+    """The gradient before a SiLU from that after it, in its place."""
+    torch.ops.aten.silu_backward.grad_input(gradient, before, grad_input=gradient)
+
+
+# --- what torch.compile and autograd are told of it ---------------------------------------------
+
+
+@_sums.register_fake
+def _(p: Tensor, q: Tensor, s: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+    return x.new_empty(p.shape), x.new_empty(len(p), x.shape[2])
+
+
+@_sums_backward.register_fake
+def _(d_m_i: Tensor, d_pull: Tensor, *inputs: Tensor) -> list[Tensor]:
+    p, q, s, x, _, _, *weights = inputs
+    return [t.new_empty(t.shape) for t in (p, q, s, x, *weights)]
+
+
+def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx: Any, d_m_i: Tensor, d_pull: Tensor) -> tuple[Tensor | None, ...]:
+    d_p, d_q, d_s, d_x, *d = _sums_backward(d_m_i, d_pull, *ctx.saved_tensors)
+    return d_p, d_q, d_s, d_x, None, None, *d
+
+
+_sums.register_autograd(_gradients, setup_context=_setup)
