@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 ALL_INSTALLED := .venv/installed-extra
 
-.PHONY: demo test test-all lint docs clean
+.PHONY: demo test test-all bench lint docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/spacetime demo
@@ -15,6 +15,9 @@ test: lint
 
 test-all: lint docs $(ALL_INSTALLED)
 	$(BIN)/pytest
+
+bench: $(ALL_INSTALLED)
+	$(BIN)/spacetime bench
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

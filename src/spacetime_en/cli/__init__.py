@@ -3,6 +3,7 @@
 Every command is a plain function; its options are the function's own arguments.
 """
 
+import importlib
 import json as json_module
 import os
 import sys
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from spacetime_en.errors import InputError, Interrupted
+from spacetime_en.errors import InputError, Interrupted, no_such
 from spacetime_en.nn.presets import PRESETS, build_model
 from spacetime_en.progress import progress_bar
 from spacetime_en.report.plots import plot_trajectories
@@ -189,7 +190,38 @@ def demo(out: Path = Path("demo"), seed: int = 0) -> None:
     run_demo(out, seed)
 
 
-COMMANDS = {"models": models, "demo": demo, "simulate": simulate}
+def bench(sections: Positional[tuple[str, ...]] = (), json: bool = False) -> None:
+    """Measure the model beside the plain way to write it, on this machine; in a clone only.
+
+    Args:
+        sections: training, memory, attention, sparse, inference, layer; by default all.
+        json: print one object instead of lines.
+    """
+    root = Path(__file__).parents[3]
+    if not (root / "benchmarks" / "speed.py").exists():
+        raise InputError(
+            "bench: the benchmarks belong to the repository and not to the installed package; "
+            "clone it, and run `make bench` there."
+        )
+    sys.path.insert(0, str(root))
+    speed = importlib.import_module("benchmarks.speed")
+    if unknown := [name for name in sections if name not in speed.SECTIONS]:
+        raise no_such("section", unknown[0], list(speed.SECTIONS))
+    rows = []
+    for name in sections or speed.SECTIONS:
+        for row in speed.SECTIONS[name]():
+            rows.append(row)
+            what, *numbers = (
+                f"{value:,.3g} {key}" if isinstance(value, float) else value
+                for key, value in row.items()
+            )
+            line = f"{what:<66}{', '.join(numbers)}"
+            print(line, file=sys.stderr if json else sys.stdout, flush=True)
+    if json:
+        print(json_module.dumps({"machine": speed.machine(), "rows": rows}, indent=2))
+
+
+COMMANDS = {"models": models, "demo": demo, "simulate": simulate, "bench": bench}
 DATA_COMMANDS = {"info": data_info, "import": data_import}
 
 

@@ -19,7 +19,7 @@ longer.
 compare with.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -228,8 +228,21 @@ def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) 
 
 
 def _gradients(ctx: Any, d_m_i: Tensor, d_pull: Tensor) -> tuple[Tensor | None, ...]:
-    d_p, d_q, d_s, d_x, *d = _sums_backward(d_m_i, d_pull, *ctx.saved_tensors)
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        d_p, d_q, d_s, d_x, *d = _differentiable_gradients(d_m_i, d_pull, *ctx.saved_tensors)
+    else:
+        d_p, d_q, d_s, d_x, *d = _sums_backward(d_m_i, d_pull, *ctx.saved_tensors)
     return d_p, d_q, d_s, d_x, None, None, *d
+
+
+def _differentiable_gradients(d_m_i: Tensor, d_pull: Tensor, *inputs: Tensor) -> Sequence[Tensor]:
+    """For derivatives of derivatives (``create_graph``): autograd's own, of :func:`plain`."""
+    p, q, s, x, senders, mask, *weights = inputs
+    m_i, pull = plain(p, q, Edges(s, x, senders, mask), Weights(*weights))
+    wanted = (p, q, s, x, *weights)
+    asked = [t for t in wanted if t.requires_grad]
+    found = iter(torch.autograd.grad((m_i, pull), asked, (d_m_i, d_pull), create_graph=True))
+    return [next(found) if t.requires_grad else t.new_zeros(t.shape) for t in wanted]
 
 
 _sums.register_autograd(_gradients, setup_context=_setup)

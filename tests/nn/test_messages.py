@@ -1,0 +1,142 @@
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+
+from spacetime_en import build_model
+from spacetime_en.nn import messages
+from spacetime_en.nn.messages import Edges, Weights, plain, summed_messages
+from tests.helpers import SMALL, liven, particles
+
+
+def case(R=6, K=4, width=5, c=3, n=3, seed=0, dtype=torch.float64, grad=True):
+    """Rows p and q, edges some of which do not exist, and weights."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=draw, dtype=dtype).requires_grad_(grad)
+
+    edges = Edges(
+        s=normal(R, K, c),
+        x=normal(R, K, n),
+        senders=torch.randint(0, max(R, 1), (R, K), generator=draw),
+        mask=torch.rand(R, K, generator=draw) < 0.7,
+    )
+    w = width
+    weights = Weights(normal(w, c), normal(w, w), normal(w), normal(w, w), normal(w), normal(1, w))
+    return normal(R, width), normal(R, width), edges, weights
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(messages, "CHUNK_ON_CPU", 5 * 5 * 8)  # five edges of width 5
+
+
+@given(
+    R=st.integers(1, 7),
+    K=st.integers(0, 5),
+    width=st.integers(1, 6),
+    n=st.integers(1, 3),
+    edges_in_a_chunk=st.integers(1, 40),
+    seed=st.integers(0, 999),
+)
+@settings(deadline=None, max_examples=40)
+def test_chunks_sum_what_the_equations_say(R, K, width, n, edges_in_a_chunk, seed):
+    p, q, edges, weights = case(R, K, width, n=n, seed=seed)
+    inputs = (p, q, edges.s, edges.x, *weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "CHUNK_ON_CPU", edges_in_a_chunk * width * 8)
+        found = summed_messages(p, q, edges, weights)
+        found_d = torch.autograd.grad(sum(t.sin().sum() for t in found), inputs)
+    expected = plain(p, q, edges, weights)
+    expected_d = torch.autograd.grad(sum(t.sin().sum() for t in expected), inputs)
+    for have, want in zip((*found, *found_d), (*expected, *expected_d), strict=True):
+        torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-9)
+
+
+def test_the_gradient_is_that_of_the_function(small_chunks):
+    p, q, edges, weights = case(R=3, K=3)
+
+    def function(p, q, s, x, *weights):
+        return summed_messages(p, q, edges._replace(s=s, x=x), Weights(*weights))
+
+    assert torch.autograd.gradcheck(function, (p, q, edges.s, edges.x, *weights))
+    assert torch.autograd.gradgradcheck(function, (p, q, edges.s, edges.x, *weights))
+
+
+def test_edges_that_do_not_exist_are_never_read(small_chunks):
+    p, q, edges, weights = case(grad=False)
+    expected = summed_messages(p, q, edges, weights)
+    nowhere = ~edges.mask
+    hostile = edges._replace(
+        s=edges.s.masked_fill(nowhere.unsqueeze(-1), torch.nan),
+        x=edges.x.masked_fill(nowhere.unsqueeze(-1), torch.inf),
+    )
+    for have, want in zip(summed_messages(p, q, hostile, weights), expected, strict=True):
+        assert torch.equal(have, want)
+
+
+def test_nothing_is_kept_for_every_edge_and_channel():
+    """Memory for the backward pass is that of nodes and of the few numbers of an edge."""
+    p, q, edges, weights = case(R=20, K=20, width=32)
+    kept = []
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t)
+    with hooks:
+        summed_messages(p, q, edges, weights)
+    assert 0 < max(t.numel() for t in kept) <= 20 * 20 * 3
+    kept.clear()
+    with hooks:
+        plain(p, q, edges, weights)
+    assert max(t.numel() for t in kept) == 20 * 20 * 32
+
+
+def test_sums_stay_in_the_precision_of_positions():
+    p, q, edges, weights = case(grad=False, dtype=torch.float32)
+    low = Weights(*(w.half() for w in weights))
+    half = edges._replace(s=edges.s.half())
+    m_i, pull = summed_messages(p.half(), q.half(), half, low)
+    assert m_i.dtype == pull.dtype == torch.float32
+    for have, want in zip((m_i, pull), plain(p, q, edges, weights), strict=True):
+        torch.testing.assert_close(have, want, rtol=0.02, atol=0.05)
+
+
+def test_what_torch_is_told_of_the_operation_is_true(small_chunks):
+    """Shapes without values, no hidden mutation, gradients also when traced."""
+    p, q, edges, weights = case(R=4, K=3)
+    torch.library.opcheck(messages._sums, (p, q, *edges, *weights))
+
+
+@pytest.mark.parametrize("preset", ["set", "egnn"])
+def test_a_compiled_training_step_is_the_eager_one(preset):
+    torch.compiler.reset()
+    graph = particles(B=2, L=3, N=4)
+    size = SMALL if preset == "set" else {"hidden": 16}
+    model = liven(build_model(preset, like=graph, **size)).double().eval()
+    gradients = []
+    for run in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
+        model.zero_grad()
+        forecast = run(graph)
+        (forecast.x.square().mean() + forecast.v.square().mean()).backward()
+        reached = {k: p.grad for k, p in model.named_parameters() if p.grad is not None}
+        gradients.append({k: gradient.clone() for k, gradient in reached.items()})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", [None, torch.float16, torch.bfloat16])
+def test_the_same_on_a_gpu(dtype, compiled):
+    torch.compiler.reset()
+    graph = particles(B=2, L=3, N=4, dtype=torch.float32)
+    model = liven(build_model("set", like=graph, **SMALL)).float().eval()
+    expected = model(graph)
+    moved = model.cuda()
+    run = torch.compile(moved) if compiled else moved
+    with torch.autocast("cuda", dtype=dtype or torch.float16, enabled=dtype is not None):
+        found = run(graph.to("cuda"))
+        (found.x.square().mean() + found.v.square().mean()).backward()
+    tolerance = 1e-4 if dtype is None else 5e-2
+    torch.testing.assert_close(found.x.float().cpu(), expected.x, rtol=tolerance, atol=tolerance)
+    assert all(p.grad.isfinite().all() for p in moved.parameters() if p.grad is not None)
