@@ -29,6 +29,8 @@ def predict(
     length: int,
     frame_time: float | None,
     horizon_time: float,
+    radius: float | None = None,
+    k: int | None = None,
     batch_size: int = 100,
     last: bool = False,
     progress: Callable[[int], None] | None = None,
@@ -49,6 +51,7 @@ def predict(
         length: L, the number of frames of a window.
         frame_time: time between the frames of a window; None if there is only one.
         horizon_time: time from the last frame of a window to its forecast.
+        radius, k: which nodes are neighbours, see :class:`~spacetime_en.data.Windows`.
         batch_size: windows forecast at once.
         last: only the newest window of each run.
         progress: called with the number of windows finished since the last call, of
@@ -75,7 +78,7 @@ def predict(
             x, v = np.empty((2, len(group) * S, N, n))
             for part in _parts(len(x), batch_size):
                 runs, frames = group[part // S], windows.frames(part % S)
-                x[part], v[part] = _forecast(model, t, runs, frames, horizon_time)
+                x[part], v[part] = _forecast(model, t, runs, frames, horizon_time, radius, k)
                 if progress is not None:
                     progress(len(part))
             writer.append(
@@ -202,6 +205,8 @@ def _forecast(
     runs: NDArray[np.int64],
     frames: NDArray[np.int64],
     horizon_time: float,
+    radius: float | None,
+    k: int | None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """x and v forecast from windows at `frames` (b, L) of `runs` (b,), each (b, N, n)."""
     parameter = next(model.parameters(), torch.empty(0, dtype=torch.float64))
@@ -215,6 +220,8 @@ def _forecast(
         np.full(len(runs), horizon_time),
         # In half precision, differences of frames would be lost.
         dtype=torch.promote_types(parameter.dtype, torch.float32),
+        radius=radius,
+        k=k,
     )
     forecast = model(graph.to(parameter.device, parameter.dtype))
     for what, value in (("positions", forecast.x), ("velocities", forecast.v)):

@@ -1,9 +1,12 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 
 from spacetime_en import InputError
 from spacetime_en.data import Trajectories, Windows, simulate
+from spacetime_en.neighbours import connect
 
 
 def counting(runs=3, frames=20):
@@ -85,3 +88,43 @@ def test_a_box_comes_along():
     x = np.random.default_rng(0).random((2, 4, 3, 2))
     graph, _ = Windows(Trajectories.from_arrays(x, box=[1.0, 2.0]), 2, 1, 1)[0]
     assert graph.box[0].diagonal().tolist() == [1, 2]
+
+
+def crowd(num=2, frames=4, nodes=12, **fields):
+    """Nodes with charges and something known of each pair."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 3, (num, 1, nodes, 3)) + 0.1 * rng.standard_normal((num, frames, nodes, 3))
+    attributes = {
+        "charge": rng.choice([-1.0, 1.0], (num, nodes)),
+        "bond": rng.standard_normal((num, nodes, nodes)),
+    }
+    return Trajectories.from_arrays(x, attributes=attributes, **fields)
+
+
+@pytest.mark.parametrize("rule", [{"radius": 1.2}, {"k": 4}])
+@pytest.mark.parametrize("box", [None, [3.0, 3.0, 3.0]])
+def test_neighbours_are_those_of_the_last_frame_with_their_attributes(rule, box):
+    data = crowd(box=box)
+    complete, _ = Windows(data, 2, 1, 1, dtype=torch.float64)[:]
+    sparse, _ = Windows(data, 2, 1, 1, dtype=torch.float64, **rule)[:]
+    expected = connect(complete, **rule)
+    assert torch.equal(sparse.neighbours, expected.neighbours)
+    real = expected.edge_mask.unsqueeze(-1)
+    assert torch.equal(sparse.edge_attr * real, expected.edge_attr * real)
+    assert (sparse.edge_mask.sum(-1) < 11).any()
+
+
+def test_many_nodes_with_few_neighbours_need_no_matrix():
+    data = crowd(num=1, frames=3, nodes=3000)
+    data = Trajectories.from_arrays(data.x, attributes={"charge": data.charge})
+    tracemalloc.start()
+    graph, _ = Windows(data, 2, 1, 1, k=5)[0]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert graph.edge_attr.shape == (1, 1, 3000, 5, 1)
+    assert peak < 3000 * 3000 * 4
+
+
+def test_one_rule_for_neighbours():
+    with pytest.raises(InputError, match=r"radius, k: .* give only that"):
+        Windows(crowd(), 2, 1, 1, radius=1.0, k=3)

@@ -10,6 +10,7 @@ import torch
 from spacetime_en import Forecaster
 from spacetime_en.cli import main
 from spacetime_en.data.readers import read
+from spacetime_en.runs import Run
 from tests.integration.commands import TASK
 
 SIZE = ["--model.hidden", "8", "--model.layers", "1", "--model.blocks", "2"]
@@ -101,6 +102,25 @@ def test_your_own_data_and_your_own_model(spacetime, tmp_path):
     assert report["drift"] is None
     spacetime("predict", "run", "walk.npz", "--out", "next.npz")
     assert read("next.npz").x.shape == (1, 197, 3, 2)
+
+
+def test_a_sparse_graph_from_training_to_forecast(spacetime, tmp_path):
+    """Neighbours are chosen by the rule of the task, also for new data."""
+    walk = np.random.default_rng(0).standard_normal((12, 9, 6, 3)).cumsum(1)
+    np.savez("walk.npz", x=walk, times=0.5 * np.arange(9))
+    spacetime("data", "import", "walk.npz", "--out", "data")
+    spacetime(
+        *("train", "egnn", "--data", "data", "--task.k", "2", "--task.length", "3"),
+        *("--model.hidden", "8", "--steps", "3", "--out", "run"),
+    )
+    run = Run.open("run")
+    graph, _ = run.config.load_task().test[:]
+    assert graph.neighbours.shape[-1] == 2
+    spacetime("predict", "run", "data", "--out", "next.npz")
+    found = read("next.npz").x[-2:, 0]  # the first window of the last two runs, the test's
+    with torch.no_grad():
+        forecast = run.model()(graph)
+    np.testing.assert_allclose(found, forecast.x[:: len(graph) // 2], rtol=1e-4, atol=1e-5)
 
 
 def test_a_config_file_and_options_that_replace_it(spacetime, tmp_path):

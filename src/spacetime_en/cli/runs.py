@@ -115,6 +115,8 @@ class Predict:
                 self.out,
                 **windows,
                 horizon_time=data["horizon_time"],
+                radius=run.config.task.get("radius"),
+                k=run.config.task.get("k"),
                 batch_size=self.batch_size or run.config.training.batch_size,
                 progress=advance,
             )

@@ -63,6 +63,8 @@ class Task:
             w = windows
             known.update(w.trajectories.fingerprint.encode())
             known.update(repr((w.noise, w.noise_seed, w.targets, str(w.dtype))).encode())
+            if w.radius is not None or w.k is not None:
+                known.update(repr((w.radius, w.k)).encode())
             for numbers in (w.runs, w.frames):
                 known.update(np.ascontiguousarray(numbers).data)
         return known.hexdigest()

@@ -14,6 +14,7 @@ from spacetime_en.data.streams import Streams
 from spacetime_en.data.trajectories import Trajectories, unwrap
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.neighbours import connect
 
 _IN_MEMORY = 1 << 30  # data sets up to a gigabyte are kept as tensors
 Targets = Literal["observed", "clean"]
@@ -36,6 +37,8 @@ class Windows:
         noise: variance of Gaussian noise on every observed position and velocity.
         noise_seed: of the noise, apart from the seed of the trajectories.
         targets: ``"observed"``, with noise like all the rest, or ``"clean"``.
+        radius: neighbours are the nodes within it in the last frame; None: all, or
+        k: so many of the nearest.
         dtype: of the tensors.
     """
 
@@ -51,6 +54,8 @@ class Windows:
         noise: float = 0.0,
         noise_seed: int = 0,
         targets: Targets = "observed",
+        radius: float | None = None,
+        k: int | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         if targets not in ("observed", "clean"):
@@ -69,6 +74,9 @@ class Windows:
         self.length, self.stride, self.horizon = length, stride, horizon
         self.runs = np.arange(len(trajectories)) if runs is None else runs
         self.noise, self.noise_seed, self.targets = noise, noise_seed, targets
+        if radius is not None and k is not None:
+            raise InputError("radius, k: neighbours are chosen by one of them; give only that.")
+        self.radius, self.k = radius, k
         self.dtype = dtype
         # (S, L + 1): the frames of each window that fits, by the number of steps done.
         offsets = np.append(np.arange(length) * stride, (length - 1) * stride + horizon)
@@ -106,7 +114,10 @@ class Windows:
         pairs = sum(
             k == "charge" or len(a.shape) == 3 for k, a in self.trajectories.attributes.items()
         )
-        return len(self) * ((self.length + 1) * N * n * 2 + pairs * N * N) * 8
+        complete = self.radius is None and self.k is None
+        K = N if complete else min(N, self.k or 64)  # (how many are within the radius, who knows)
+        edges = N * K * (pairs if complete else pairs + 1)
+        return len(self) * ((self.length + 1) * N * n * 2 + edges) * 8
 
     @cached_property
     def _kept(self) -> tuple[SpacetimeGraph, Forecast]:
@@ -136,7 +147,15 @@ class Windows:
                 target_x, target_v = x[:, -1], v[:, -1]
         times = t.times[frames]
         graph = as_graph(
-            t, runs, x[:, :-1], v[:, :-1], times[:, :-1], times[:, -1] - times[:, -2], self.dtype
+            t,
+            runs,
+            x[:, :-1],
+            v[:, :-1],
+            times[:, :-1],
+            times[:, -1] - times[:, -2],
+            self.dtype,
+            self.radius,
+            self.k,
         )
         return graph, Forecast(_tensor(target_x, self.dtype), _tensor(target_v, self.dtype))
 
@@ -190,6 +209,8 @@ def as_graph(
     times: NDArray[np.float64],
     horizon: NDArray[np.float64],
     dtype: torch.dtype,
+    radius: float | None = None,
+    k: int | None = None,
 ) -> SpacetimeGraph:
     """Observed frames as a batch of graphs, with what is known of their nodes and pairs.
 
@@ -200,6 +221,7 @@ def as_graph(
         times: of the frames, (b, L).
         horizon: time from the last frame to the target, (b,).
         dtype: of the tensors.
+        radius, k: which nodes are neighbours, as in :class:`Windows`.
     """
     box = trajectories.box
     graph = SpacetimeGraph(
@@ -208,8 +230,10 @@ def as_graph(
         box=None if box is None else _tensor(np.asarray(box), dtype)[None],
         times=_tensor(times - times[:, :1], dtype),
         horizon=_tensor(horizon, dtype),
-        edge_attr=_edges(trajectories, runs, dtype),
     )
+    if radius is not None or k is not None:
+        graph = connect(graph, radius=radius, k=k)
+    graph = graph.replace(edge_attr=_edges(trajectories, runs, dtype, graph.neighbours))
     if not trajectories.measured_velocities:
         # Differences of this window's own frames: any other frame may be the target.
         graph = graph.replace(v=SpacetimeGraph.from_positions(graph.x, times=graph.times).v)
@@ -225,16 +249,23 @@ def _path(trajectories: Trajectories, run: int, frames: NDArray[np.int64]) -> ND
 
 
 def _edges(
-    trajectories: Trajectories, runs: NDArray[np.int64], dtype: torch.dtype
+    trajectories: Trajectories,
+    runs: NDArray[np.int64],
+    dtype: torch.dtype,
+    neighbours: Tensor | None,
 ) -> Tensor | None:
-    """Edge attributes: products of charges, and whatever is known of pairs."""
+    """Edge attributes: products of charges, and whatever is known of pairs, (b, N, K, e)."""
+    # (b, N, K), the nodes j; never N x N numbers where lists are shorter.
+    j = None if neighbours is None else neighbours[:, 0].clamp(min=0).cpu().numpy()
     edges = []
     for name, stacked in trajectories.attributes.items():
         if name == "charge":
-            charge = stacked[runs]
-            edges.append(charge[:, :, None] * charge[:, None, :])
+            c = stacked[runs]
+            c_j = c[:, None, :] if j is None else c[np.arange(len(c))[:, None, None], j]
+            edges.append(c[:, :, None] * c_j)
         elif len(stacked.shape) == 3:
-            edges.append(stacked[runs])
+            a = stacked[runs]
+            edges.append(a if j is None else np.take_along_axis(a, j, axis=2))
     return _tensor(np.stack(edges, axis=-1), dtype) if edges else None
 
 

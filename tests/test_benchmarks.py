@@ -1,0 +1,82 @@
+"""The benchmarks run, on small sizes, and count what they say they count."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from benchmarks import speed, timing
+from spacetime_en.cli import main
+
+
+def test_sides_take_turns():
+    seen = []
+    times = timing.side_by_side({"a": lambda: seen.append("a"), "b": lambda: seen.append("b")}, 3)
+    assert seen == ["a", "a", "b", "b"] + ["a", "b"] * 3
+    assert set(times) == {"a", "b"}
+
+
+def test_the_exponent_of_a_power():
+    sizes = [10, 20, 50, 100]
+    assert timing.exponent(sizes, [3 * s**1.5 for s in sizes]) == pytest.approx(1.5)
+
+
+def allocate(megabytes):
+    return lambda: torch.ones(megabytes * 2**20, dtype=torch.uint8)
+
+
+def test_peak_memory_is_what_was_needed():
+    assert timing.peak_memory(allocate, 64) == pytest.approx(64 * 2**20, rel=0.25)
+
+
+def test_products_are_counted():
+    """Two an edge, six a node, two in the first layers: 41 GFLOP less what folding saves."""
+    graph = speed.particles(100, 10, 5)
+    edges, nodes = 1000 * 20, 1000 * 5
+    each = 3 * 2 * 128**2  # a product with its backward pass
+    assert speed.matrix_products(graph, again=False) == each * (6 * 2 * edges + 3 * (6 + 2) * nodes)
+    without_folding = each * (6 * 2 * edges + 6 * 6 * nodes)
+    assert without_folding == pytest.approx(41e9, rel=0.01)
+
+
+def test_a_gas_has_the_neighbours_asked_for():
+    graph = speed.gas(1000, neighbours=20)
+    assert float(graph.edge_mask.sum()) / 1000 == pytest.approx(20, rel=0.05)
+
+
+SMALL = {
+    "sparse": lambda: speed.sparse(nodes=(60, 120), rounds=1),
+    "layer": lambda: speed.layer(cases=((3, 2, 1),), width=8),
+}
+
+
+def test_the_command_prints_rows_as_json(monkeypatch, capsys):
+    monkeypatch.setattr(speed, "SECTIONS", SMALL)
+    monkeypatch.setattr(sys, "argv", ["spacetime", "bench", "sparse", "layer", "--json"])
+    main()
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert found["machine"]["torch"] == torch.__version__
+    exponents = [row["what"] for row in found["rows"] if "exponent" in row]
+    assert exponents == [
+        f"sparse, {part}: growth with edges" for part in ("lists", "forward", "training step")
+    ]
+    assert all(row["what"] in err for row in found["rows"])
+
+
+def test_an_unknown_section(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["spacetime", "bench", "trainin"])
+    with pytest.raises(SystemExit, match=r"trainin.*training"):
+        main()
+
+
+@pytest.mark.slow
+def test_every_section_runs():
+    rows = [
+        *speed.training(cases=((3, 2, 1),), L=3),
+        *speed.memory(L=3, small=(3, 2), large=3),
+        *speed.attention(compared=32, lengths=(32, 64), rounds=1),
+        *speed.inference(batches=((1, 1), (2, 1)), N=3, L=3),
+    ]
+    assert all(row.get("ms", 1) > 0 and row.get("ratio", 1) > 0 for row in rows)
