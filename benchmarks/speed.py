@@ -239,6 +239,7 @@ def inference(
             compiled = torch.compile(model)
             runs = {
                 "yardstick": forecast(yardstick(model), graph),
+                "yardstick, compiled": forecast(torch.compile(yardstick(model)), graph),
                 "ours": forecast(model, graph),
                 "ours, compiled": forecast(compiled, graph),
             } | {f"ours, {name}": forecast(run, graph) for name, run in exported.items()}
@@ -292,25 +293,35 @@ def layer(
 ) -> Iterator[Row]:
     """One layer, forward and backward, beside that of egnn-pytorch at equal width (N, B, rounds).
 
-    Its edge MLP is wider inside, 4 width + 6 instead of width, and it has no velocities.
+    Inside, its MLPs are wider than ours: 4 width + 4, 4 width and 2 width instead of width. Ratios
+    are to its layer with MLPs as wide as ours. (It has no velocities, and computes a node's edge
+    with itself.)
     """
     try:
         from egnn_pytorch import EGNN
     except ImportError:
         yield {"what": "layer: not compared, egnn-pytorch is not installed"}
         return
+    alike = ", as wide inside as ours"
     for N, B, rounds in cases:
         graph = particles(B, 1, N)
         neighbourhood = Neighbourhood.of(graph)
         ours, theirs = EGCL(width, 1), EGNN(dim=width, edge_dim=1, m_dim=width)
+        narrow = copy.deepcopy(theirs)
+        for name, phi in (("edge_mlp", ours.phi_e), ("coors_mlp", ours.phi_x)):
+            setattr(narrow, name, copy.deepcopy(phi))
+        narrow.node_mlp = copy.deepcopy(ours.phi_h)
         assert graph.edge_attr is not None
         h, a = torch.randn(B, 1, N, width, requires_grad=True), graph.edge_attr
         x = graph.x.clone().requires_grad_()
         times = side_by_side(
             {
-                "egnn-pytorch": lambda theirs=theirs, h=h, x=x, a=a: _backward(
-                    theirs(h[:, 0], x[:, 0], a[:, 0])
-                ),
+                f"egnn-pytorch{inside}": lambda layer=layer, h=h, x=x, a=a: _backward(
+                    layer(h[:, 0], x[:, 0], a[:, 0])
+                )
+                for inside, layer in (("", theirs), (alike, narrow))
+            }
+            | {
                 "ours": lambda ours=ours, h=h, x=x, a=a, g=graph, e=neighbourhood: _backward(
                     ours(h, x, g.v, a, e)
                 ),
@@ -318,7 +329,7 @@ def layer(
             rounds,
         )
         for name, taken in times.items():
-            ratio = times["egnn-pytorch"] / taken
+            ratio = times[f"egnn-pytorch{alike}"] / taken
             yield {"what": f"layer, N = {N}, B = {B}: {name}", "ms": 1e3 * taken, "ratio": ratio}
 
 

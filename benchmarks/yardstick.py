@@ -32,11 +32,13 @@ class EdgeListEGCL(EGCL):
         B, L, N, _ = h.shape
         i, j = edge_list(B * L, N, h.device)  # (E,)
         flat_h, flat_x, flat_v = (t.reshape(B * L * N, -1) for t in (h, x, v))
-        a_ij = a.expand(B, L, N, N, -1).reshape(B * L * N * N, -1)[i * N + j % N]
+        a_ij = a.expand(B, L, N, N, -1).reshape(B * L * N * N, -1).index_select(0, i * N + j % N)
 
-        x_ij = flat_x[i] - flat_x[j]
+        # (index_select and not h[i], whose gradient takes longer.)
+        x_ij = flat_x.index_select(0, i) - flat_x.index_select(0, j)
         square = x_ij.square().sum(-1, keepdim=True)
-        m_ij = self.phi_e(torch.cat([flat_h[i], flat_h[j], square, a_ij], dim=-1))
+        h_i, h_j = flat_h.index_select(0, i), flat_h.index_select(0, j)
+        m_ij = self.phi_e(torch.cat([h_i, h_j, square, a_ij], dim=-1))
         pull = torch.zeros_like(flat_x).index_add(0, i, x_ij * self.phi_x(m_ij))
         flat_v = self.phi_v(flat_h) * flat_v + pull / (N - 1)
         flat_x = flat_x + flat_v
@@ -86,7 +88,8 @@ def edge_list(graphs: int, N: int, device: torch.device) -> tuple[Tensor, Tensor
     """Receivers i and senders j of all edges of `graphs` complete graphs, made once."""
     key = (graphs, N, device)
     if key not in _LISTS:
-        i, j = (~torch.eye(N, dtype=torch.bool, device=device)).nonzero(as_tuple=True)
-        first = N * torch.arange(graphs, device=device)[:, None]
-        _LISTS[key] = (first + i).flatten(), (first + j).flatten()
+        with torch.inference_mode(False):  # they also serve training
+            i, j = (~torch.eye(N, dtype=torch.bool, device=device)).nonzero(as_tuple=True)
+            first = N * torch.arange(graphs, device=device)[:, None]
+            _LISTS[key] = (first + i).flatten(), (first + j).flatten()
     return _LISTS[key]

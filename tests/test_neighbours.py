@@ -130,6 +130,16 @@ def test_what_cannot_be():
         radius_neighbours(x, 2.6, box=torch.tensor([5.0, 5.0, 5.0]))
     with pytest.raises(InputError, match="k: expected a positive"):
         nearest_neighbours(x, 0)
+    with pytest.raises(InputError, match=r"k: expected a positive whole number, found 2\.5"):
+        nearest_neighbours(x, 2.5)
+    with pytest.raises(InputError, match="most: expected"):
+        radius_neighbours(x, 1.0, most=-1)
+    with pytest.raises(InputError, match=r"node_mask: expected shape \(2, 10\), found \(2, 9\)"):
+        nearest_neighbours(x, 2, node_mask=torch.ones(2, 9, dtype=torch.bool))
+    with pytest.raises(InputError, match=r"box: expected edge lengths \(3,\).* found \(3, 3, 3\)"):
+        nearest_neighbours(x, 2, box=torch.eye(3).expand(3, 3, 3))
+    with pytest.raises(InputError, match="box: expected a cell with a volume"):
+        nearest_neighbours(x, 2, box=torch.zeros(3))
     with pytest.raises(InputError, match="either a radius or k"):
         connect(particles())
     with pytest.raises(InputError, match="has neighbours already"):

@@ -40,6 +40,8 @@ def radius_neighbours(
     """
     if not 0 < radius < math.inf:
         raise InputError(f"radius: expected a positive distance, found {radius!r}.")
+    if most is not None and most < 1:
+        raise InputError(f"most: expected a positive whole number, found {most!r}.")
     clouds = _Clouds(x, box, node_mask)
     if clouds.reach < radius * (1 - 1e-12):
         raise InputError(
@@ -58,10 +60,11 @@ def nearest_neighbours(
 
     Args:
         x, box, node_mask: as for :func:`radius_neighbours`.
-        k: how many. In a box each node counts once, by its shortest image.
+        k: how many. In a box each node counts once, by its nearest image (which, in a skewed cell,
+            is certain up to half its smallest height).
     Returns: (..., N, k); -1 fills unused places.
     """
-    if k < 1:
+    if not isinstance(k, int) or k < 1:
         raise InputError(f"k: expected a positive whole number, found {k!r}.")
     clouds = _Clouds(x, box, node_mask)
     wanted = np.minimum(k, clouds.exists.sum(1) - 1)[:, None]
@@ -136,6 +139,10 @@ class _Clouds:
         F = len(self.x)
         self.exists = np.ones((F, N), dtype=np.bool_)
         if node_mask is not None:
+            if node_mask.shape[-1] != N or node_mask.ndim > x.ndim - 1:
+                raise InputError(
+                    f"node_mask: expected shape {(*leading, N)}, found {tuple(node_mask.shape)}."
+                )
             self.exists = node_mask.expand(*leading, N).reshape(F, N).cpu().numpy().copy()
         if not np.isfinite(self.x[self.exists]).all():
             raise InputError("x: NaN or infinite positions have no neighbours; mask them.")
@@ -144,6 +151,13 @@ class _Clouds:
         if box is not None:
             cell = box.detach().cpu().double()
             cell = torch.diag(cell) if cell.ndim == 1 else cell
+            if cell.shape[-2:] != (n, n) or (cell.ndim == 3 and (not leading or F % len(cell))):
+                raise InputError(
+                    f"box: expected edge lengths ({n},) or cell vectors ({n}, {n}), one for each "
+                    f"graph or one for all, found {tuple(box.shape)}."
+                )
+            if not (torch.linalg.det(cell).abs() > 0).all():
+                raise InputError("box: expected a cell with a volume, found one without.")
             if cell.ndim == 3:  # one a graph: the same for all its frames
                 cell = cell.repeat_interleave(F // len(cell), dim=0)
             self.cells = np.ascontiguousarray(cell.expand(F, n, n).numpy())

@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.utils.prune
 
 from spacetime_en.nn.egcl import EGCL, EGNN
 from spacetime_en.nn.neighbourhood import Neighbourhood
@@ -110,3 +111,53 @@ def test_the_last_linear_of_phi_x_has_no_bias_and_starts_small():
     egcl = EGCL(128, 2)
     assert egcl.phi_x[-1].bias is None
     assert egcl.phi_x[-1].weight.abs().max() < 0.001
+
+
+def outputs_and_gradients(egcl, graph):
+    h, x, v, a = inputs(graph, 8, 2)
+    out = egcl(h, x, v, a, Neighbourhood.of(graph))
+    egcl.zero_grad()
+    sum(t.square().sum() for t in out).backward()
+    return [*out, *(p.grad for p in egcl.parameters())]
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_from_the_weights_is_as_written(lists):
+    graph = particles(neighbours=random_neighbours(4, 2)) if lists else particles()
+    egcl = layer()
+    quick = outputs_and_gradients(egcl, graph)
+    egcl.phi_e[2].register_forward_hook(lambda *_: None)
+    for have, want in zip(quick, outputs_and_gradients(egcl, graph), strict=True):
+        torch.testing.assert_close(have, want)
+
+
+def test_hooks_on_inner_linears_fire():
+    egcl, seen = layer(), []
+    for name, module in egcl.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda *_, name=name: seen.append(name))
+    outputs_and_gradients(egcl, particles())
+    assert sorted(seen) == sorted(f"phi_{p}.{k}" for p in "evxh" for k in (0, 2))
+
+
+class Adapter(torch.nn.Linear):
+    """A Linear and something learned besides, as fine-tuning libraries put in its place."""
+
+    def forward(self, t):
+        return super().forward(t) + 1.0
+
+
+def test_an_adapter_in_place_of_a_linear_is_not_passed_over():
+    egcl, graph = layer(), particles()
+    before = outputs_and_gradients(egcl, graph)
+    adapter = Adapter(8, 8).double()
+    adapter.load_state_dict(egcl.phi_e[2].state_dict())
+    egcl.phi_e[2] = adapter
+    assert (outputs_and_gradients(egcl, graph)[0] - before[0]).abs().max() > 1e-2
+
+
+def test_pruned_weights_train():
+    egcl, graph = layer(), particles()
+    torch.nn.utils.prune.l1_unstructured(egcl.phi_e[2], "weight", 0.5)
+    for _ in range(2):
+        outputs_and_gradients(egcl, graph)

@@ -2,11 +2,12 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
+from torch.autograd import forward_ad
 
 from spacetime_en import build_model
 from spacetime_en.nn import messages
 from spacetime_en.nn.messages import Edges, Weights, plain, summed_messages
-from tests.helpers import SMALL, liven, particles
+from tests.helpers import SMALL, liven, particles, random_neighbours
 
 
 def case(R=6, K=4, width=5, c=3, n=3, seed=0, dtype=torch.float64, grad=True):
@@ -62,6 +63,37 @@ def test_the_gradient_is_that_of_the_function(small_chunks):
 
     assert torch.autograd.gradcheck(function, (p, q, edges.s, edges.x, *weights))
     assert torch.autograd.gradgradcheck(function, (p, q, edges.s, edges.x, *weights))
+
+
+def test_derivatives_of_derivatives_when_few_things_are_trained(small_chunks):
+    p, q, edges, weights = case(grad=False)
+    weights.u.requires_grad_()
+    _, pull = summed_messages(p, q, edges, weights)
+    (d_u,) = torch.autograd.grad(pull.square().sum(), weights.u, create_graph=True)
+    (found,) = torch.autograd.grad(d_u.sum(), weights.u)
+    _, pull = plain(p, q, edges, weights)
+    (d_u,) = torch.autograd.grad(pull.square().sum(), weights.u, create_graph=True)
+    torch.testing.assert_close(found, torch.autograd.grad(d_u.sum(), weights.u)[0])
+
+
+def test_forward_mode_and_functional_derivatives():
+    p, q, edges, weights = case(grad=False)
+
+    def of(function):
+        def m_i(p):
+            return function(p, q, edges, weights)[0]
+
+        with forward_ad.dual_level():
+            dual = forward_ad.unpack_dual(m_i(forward_ad.make_dual(p, p))).tangent
+        return (
+            torch.func.jvp(m_i, (p,), (p,))[1],
+            torch.func.jacrev(m_i)(p),
+            torch.func.grad(lambda p: m_i(p).square().sum())(p),
+            dual,
+        )
+
+    for have, want in zip(of(summed_messages), of(plain), strict=True):
+        torch.testing.assert_close(have, want)
 
 
 def test_edges_that_do_not_exist_are_never_read(small_chunks):
@@ -122,6 +154,23 @@ def test_a_compiled_training_step_is_the_eager_one(preset):
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], gradient)
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_batches_of_other_sizes_are_not_compiled_anew(lists):
+    torch.compiler.reset()
+    model = liven(build_model("set", like=particles(), **SMALL)).double()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+
+    def step(B):
+        graph = particles(B=B, N=5, neighbours=random_neighbours(5, 3, B) if lists else None)
+        compiled(graph).x.square().mean().backward()
+
+    step(2)
+    step(3)  # here the compiler learns that B varies
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for B in (4, 5, 9):
+            step(B)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -211,11 +211,12 @@ def bench(sections: Positional[tuple[str, ...]] = (), json: bool = False) -> Non
     for name in sections or speed.SECTIONS:
         for row in speed.SECTIONS[name]():
             rows.append(row)
-            what, *numbers = (
-                f"{value:,.3g} {key}" if isinstance(value, float) else value
+            numbers = ", ".join(
+                f"{value:,.{0 if value >= 100 else 2}f} {key}"
                 for key, value in row.items()
+                if key != "what"
             )
-            line = f"{what:<66}{', '.join(numbers)}"
+            line = f"{row['what']:<66}{numbers}"
             print(line, file=sys.stderr if json else sys.stdout, flush=True)
     if json:
         print(json_module.dumps({"machine": speed.machine(), "rows": rows}, indent=2))

@@ -23,6 +23,16 @@ def linear_at(phi: nn.Sequential, k: int) -> nn.Linear:
     return cast("nn.Linear", phi[k])
 
 
+def is_ordinary(*mlps: nn.Sequential) -> bool:
+    """Whether their Linears do what their weights say: no adapters, parametrisations or hooks."""
+    return all(
+        type(module) in (nn.Sequential, nn.Linear, nn.SiLU)
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        for mlp in mlps
+        for module in (mlp, *mlp)
+    )
+
+
 class Embedding(NamedTuple):
     """Features h = E theta + e that were made from few numbers.
 
@@ -81,15 +91,41 @@ class EGCL(nn.Module):
             embedding: where h comes from, if from fewer numbers.
         Returns: h, x, v of the same shapes.
         """
+        x_ij = neighbourhood.differences(x)  # (B, L, N, K, n)
+        s_ij = torch.cat([x_ij.square().sum(-1, keepdim=True), a], dim=-1)
+        if is_ordinary(self.phi_e, self.phi_v, self.phi_x, self.phi_h):
+            phi_v, pull, update = self._quickly(h, s_ij, x_ij, neighbourhood, embedding)
+        else:
+            phi_v, pull, update = self._as_written(h, s_ij, x_ij, neighbourhood)
+        v = phi_v * v + neighbourhood.normaliser * pull
+        x = x + v
+        return h + update if self.residual else update, x, v
+
+    def _as_written(
+        self, h: Tensor, s_ij: Tensor, x_ij: Tensor, neighbourhood: Neighbourhood
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """phi_v(h_i), sum_j x_ij phi_x(m_ij) and phi_h(h_i, sum_j m_ij), (B, L, N, ...) each."""
+        h_i, h_j = h.unsqueeze(3).expand(*s_ij.shape[:4], -1), neighbourhood.gather(h)
+        m_ij = self.phi_e(torch.cat([h_i, h_j, s_ij], dim=-1))  # (B, L, N, K, width)
+        mask = neighbourhood.mask.unsqueeze(-1)
+        pull = (x_ij * self.phi_x(m_ij) * mask).sum(3)
+        m_i = (m_ij * mask).sum(3)
+        return self.phi_v(h), pull, self.phi_h(torch.cat([h, m_i], dim=-1))
+
+    def _quickly(
+        self,
+        h: Tensor,
+        s_ij: Tensor,
+        x_ij: Tensor,
+        neighbourhood: Neighbourhood,
+        embedding: Embedding | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same from the weights: an MLP of several arguments begins with a sum of Linears."""
         linear = partial(F.linear, h) if embedding is None else embedding.linear
-        # An MLP of several arguments begins with a sum of Linears, one for each argument.
         in_e, in_v, in_h = (linear_at(phi, 0) for phi in (self.phi_e, self.phi_v, self.phi_h))
         width = self.width
         of_i, of_j, of_s = in_e.weight.split([width, width, in_e.in_features - 2 * width], dim=1)
         of_h, of_m = in_h.weight.split([width, width], dim=1)
-
-        x_ij = neighbourhood.differences(x)  # (B, L, N, K, n)
-        s_ij = torch.cat([x_ij.square().sum(-1, keepdim=True), a], dim=-1)
         m_i, pull = summed_messages(
             linear(of_i, in_e.bias).flatten(0, 2),
             linear(of_j).flatten(0, 2),
@@ -97,11 +133,8 @@ class EGCL(nn.Module):
             self._edge_weights(of_s),
         )  # (BLN, width) and (BLN, n)
         phi_v = self.phi_v[2](F.silu(linear(in_v.weight, in_v.bias)))
-        v = phi_v * v + neighbourhood.normaliser * pull.view_as(x)
-        x = x + v
         hidden = linear(of_h, in_h.bias) + F.linear(m_i.view_as(h), of_m)
-        update = self.phi_h[2](F.silu(hidden))
-        return h + update if self.residual else update, x, v
+        return phi_v, pull.unflatten(0, h.shape[:3]), self.phi_h[2](F.silu(hidden))
 
     def _edge_weights(self, ws: Tensor) -> Weights:
         w2, wx, u = linear_at(self.phi_e, 2), linear_at(self.phi_x, 0), linear_at(self.phi_x, 2)

@@ -10,13 +10,14 @@ instead of once an edge, and nothing is concatenated:
     phi_x(m) = u SiLU(Wx m + bx).
 
 Edges that do not exist (a node and itself, padding) are left out. The others go through in chunks
-that fit the processor's cache, and nothing is kept for the backward pass, which computes each
+that stay in the processor's caches, and nothing is kept for the backward pass, which computes each
 chunk again: that costs less than fetching it from memory, and memory does not grow with the width
 times the number of edges. The gradient is written out; autograd, chunk by chunk, takes a quarter
 longer.
 
-:func:`plain` says the same in a few lines: it is what ``torch.export`` sees, and what the tests
-compare with.
+:func:`plain` says the same in a few lines. It is what the tests compare with, and what serves where
+the operation cannot: to ``torch.export``, whose programs know nothing of this package, to
+``torch.func``, to forward-mode derivatives, and for derivatives of derivatives.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,7 +67,10 @@ class Weights(NamedTuple):
 
 
 def plain(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tuple[Tensor, Tensor]:
-    """The equations as they stand, for all edges at once; see :func:`summed_messages`."""
+    """The equations as they stand, for all edges at once; see :func:`summed_messages`.
+
+    Here even edges that do not exist must have finite numbers.
+    """
     ws, w2, b2, wx, bx, u = weights
     mask = edges.mask.unsqueeze(-1)
     e = p.unsqueeze(1) + q[edges.senders] + F.linear(edges.s, ws)  # (R, K, width)
@@ -82,13 +86,23 @@ def summed_messages(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tup
         p, q: what the first Linear of phi_e makes of the nodes as i and as j, (R, width).
     Returns: (R, width) and (R, n).
     """
-    if torch.compiler.is_exporting():
+    if torch.compiler.is_exporting() or _is_transformed():
         return plain(p, q, edges, weights)
     if torch.is_autocast_enabled(p.device.type):
         edges = edges._replace(s=edges.s.to(p.dtype))
         weights = Weights(*(w.to(p.dtype) for w in weights))
     m_i, pull = _sums(p, q, *edges, *weights)
     return m_i, pull
+
+
+def _is_transformed() -> bool:
+    """Whether torch.func or forward-mode derivatives are at work, which custom operations lack."""
+    if torch.compiler.is_compiling():
+        return False
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+    )
 
 
 # For torch.compile both passes are single operations that it need not look into.
@@ -110,14 +124,15 @@ def _sums(
     u: Tensor,
 ) -> tuple[Tensor, Tensor]:
     # (In low precision, sums are kept in that of the positions.)
-    m_i, pull = x.new_zeros(p.shape), x.new_zeros(len(p), x.shape[2])
+    m_i, pull = x.new_zeros(p.shape), x.new_zeros(p.shape[0], x.shape[2])
     s, x = s.flatten(0, 1), x.flatten(0, 1)
+    ws, w2, wx, u = ws.t(), w2.t(), wx.t(), u.t()
     for at, i, j, (e, m) in _chunks(senders, mask, p, buffers=2):
-        _rows(p, i, out=e).add_(_rows(q, j, out=m)).addmm_(s.index_select(0, at), ws.t())
-        torch.mm(_silu(e, out=e), w2.t(), out=m).add_(b2)
+        _rows(p, i, out=e).add_(_rows(q, j, out=m)).addmm_(s.index_select(0, at), ws)
+        torch.mm(_silu(e, out=e), w2, out=m).add_(b2)
         m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
-        torch.mm(m, wx.t(), out=e).add_(bx)
-        phi_x = _silu(e, out=e) @ u.t()
+        torch.mm(m, wx, out=e).add_(bx)
+        phi_x = _silu(e, out=e) @ u
         pull.index_add_(0, i, x.index_select(0, at) * phi_x)
     return m_i, pull
 
@@ -142,36 +157,34 @@ def _sums_backward(
     """The gradients d_p, d_q, d_s, d_x and those of the weights."""
     d_p, d_q, d_s, d_x = (t.new_zeros(t.shape) for t in (p, q, s, x))
     d = Weights(*(w.new_zeros(w.shape) for w in (ws, w2, b2, wx, bx, u)))
-    s, x = s.flatten(0, 1), x.flatten(0, 1)
+    s, x, d_s_ij, d_x_ij = (t.flatten(0, 1) for t in (s, x, d_s, d_x))
     for at, i, j, (e1, y1, e2, m, ex, yx, d_e) in _chunks(senders, mask, p, buffers=7):
         # The forward pass again, with what comes before and after each SiLU.
         s_ij = s.index_select(0, at)
         _rows(p, i, out=e1).add_(_rows(q, j, out=y1)).addmm_(s_ij, ws.t())
-        _silu(e1, out=y1)
-        torch.mm(y1, w2.t(), out=e2).add_(b2)
-        _silu(e2, out=m)
-        torch.mm(m, wx.t(), out=ex).add_(bx)
+        torch.mm(_silu(e1, out=y1), w2.t(), out=e2).add_(b2)
+        torch.mm(_silu(e2, out=m), wx.t(), out=ex).add_(bx)
         _silu(ex, out=yx)
         # pull_i = sum_j x_ij (u yx)
         along = d_pull.index_select(0, i)
-        d_x.flatten(0, 1)[at] = along * (yx @ u.t())
+        d_x_ij.index_copy_(0, at, along * (yx @ u.t()))
         d_phi_x = (along * x.index_select(0, at)).sum(1, keepdim=True).to(p.dtype)
         d.u.addmm_(d_phi_x.t(), yx)
-        _through_silu(torch.mul(d_phi_x, u, out=d_e), ex)
+        _through_silu(u.expand_as(ex), ex, out=d_e).mul_(d_phi_x)
         # ex = Wx m + bx, m_i = sum_j m_ij
         d.wx.addmm_(d_e.t(), m)
         d.bx.add_(d_e.sum(0))
         d_m = _rows(d_m_i, i, out=yx).addmm_(d_e, wx)
-        _through_silu(d_m, e2)
+        _through_silu(d_m, e2, out=d_m)
         # e2 = W2 y1 + b2
         d.w2.addmm_(d_m.t(), y1)
         d.b2.add_(d_m.sum(0))
-        _through_silu(torch.mm(d_m, w2, out=d_e), e1)
+        _through_silu(torch.mm(d_m, w2, out=d_e), e1, out=d_e)
         # e1 = p_i + q_j + Ws s_ij
         d_p.index_add_(0, i, d_e)
         d_q.index_add_(0, j, d_e)
         d.ws.t().addmm_(s_ij.t(), d_e)
-        d_s.flatten(0, 1)[at] = d_e @ ws
+        d_s_ij.index_copy_(0, at, d_e @ ws)
     return [d_p, d_q, d_s, d_x, *d]
 
 
@@ -183,13 +196,15 @@ def _chunks(
     Yields: their places among all, receivers i, senders j, and room to work in, so many buffers
     (edges, width).
     """
-    places, senders = mask.flatten().nonzero().squeeze(1), senders.flatten()
+    places = mask.flatten().nonzero().squeeze(1)
+    receivers, senders = places // mask.shape[1], senders.flatten().index_select(0, places)
     chunk = CHUNK_ON_CPU if p.device.type == "cpu" else CHUNK_ELSEWHERE
     size = max(chunk // (p.shape[1] * p.element_size()), 1)
-    room = p.new_empty(buffers, min(size, len(places)), p.shape[1])
-    for at in places.split(size):
-        i, j = at // mask.shape[1], senders.index_select(0, at)
-        yield at, i, j, list(room[:, : len(at)])
+    room = list(p.new_empty(buffers, min(size, len(places)), p.shape[1]).unbind())
+    for at, i, j in zip(*(t.split(size) for t in (places, receivers, senders)), strict=True):
+        if len(at) < size:  # the last
+            room = [buffer[: len(at)] for buffer in room]
+        yield at, i, j, room
 
 
 def _rows(t: Tensor, i: Tensor, out: Tensor) -> Tensor:
@@ -204,9 +219,10 @@ def _silu(t: Tensor, out: Tensor) -> Tensor:
     return result
 
 
-def _through_silu(gradient: Tensor, before: Tensor) -> None:
-    """The gradient before a SiLU from that after it, in its place."""
-    torch.ops.aten.silu_backward.grad_input(gradient, before, grad_input=gradient)
+def _through_silu(gradient: Tensor, before: Tensor, out: Tensor) -> Tensor:
+    """The gradient before a SiLU from that after it."""
+    result: Tensor = torch.ops.aten.silu_backward.grad_input(gradient, before, grad_input=out)
+    return result
 
 
 # --- what torch.compile and autograd are told of it ---------------------------------------------
@@ -214,7 +230,7 @@ def _through_silu(gradient: Tensor, before: Tensor) -> None:
 
 @_sums.register_fake
 def _(p: Tensor, q: Tensor, s: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
-    return x.new_empty(p.shape), x.new_empty(len(p), x.shape[2])
+    return x.new_empty(p.shape), x.new_empty(p.shape[0], x.shape[2])  # (len() would fix the size)
 
 
 @_sums_backward.register_fake
@@ -228,21 +244,26 @@ def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) 
 
 
 def _gradients(ctx: Any, d_m_i: Tensor, d_pull: Tensor) -> tuple[Tensor | None, ...]:
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        d_p, d_q, d_s, d_x, *d = _differentiable_gradients(d_m_i, d_pull, *ctx.saved_tensors)
-    else:
-        d_p, d_q, d_s, d_x, *d = _sums_backward(d_m_i, d_pull, *ctx.saved_tensors)
+    twice = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    backward = _differentiable_gradients if twice else _sums_backward
+    d_p, d_q, d_s, d_x, *d = backward(d_m_i, d_pull, *ctx.saved_tensors)
     return d_p, d_q, d_s, d_x, None, None, *d
 
 
-def _differentiable_gradients(d_m_i: Tensor, d_pull: Tensor, *inputs: Tensor) -> Sequence[Tensor]:
+def _differentiable_gradients(
+    d_m_i: Tensor, d_pull: Tensor, *inputs: Tensor
+) -> Sequence[Tensor | None]:
     """For derivatives of derivatives (``create_graph``): autograd's own, of :func:`plain`."""
     p, q, s, x, senders, mask, *weights = inputs
     m_i, pull = plain(p, q, Edges(s, x, senders, mask), Weights(*weights))
     wanted = (p, q, s, x, *weights)
     asked = [t for t in wanted if t.requires_grad]
-    found = iter(torch.autograd.grad((m_i, pull), asked, (d_m_i, d_pull), create_graph=True))
-    return [next(found) if t.requires_grad else t.new_zeros(t.shape) for t in wanted]
+    given = [(out, d) for out, d in ((m_i, d_m_i), (pull, d_pull)) if out.requires_grad]
+    outputs, d_outputs = zip(*given, strict=True)
+    found = iter(
+        torch.autograd.grad(outputs, asked, d_outputs, create_graph=True, allow_unused=True)
+    )
+    return [next(found) if t.requires_grad else None for t in wanted]
 
 
 _sums.register_autograd(_gradients, setup_context=_setup)

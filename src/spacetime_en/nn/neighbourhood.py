@@ -46,13 +46,14 @@ class Neighbourhood(NamedTuple):
 
     def differences(self, x: Tensor) -> Tensor:
         """x_i - x_j for every edge, the minimum image in a box, (B, L, N, n) -> (B, L, N, K, n)."""
-        B, L, N, n = x.shape
-        if self.complete:
-            x_j = x.unsqueeze(2)  # (B, L, 1, N, n), broadcast over i
-        else:
-            # index_select on flat rows: its backward is one index_add, linear in the edges.
-            x_j = x.reshape(-1, n).index_select(0, self.senders.flatten()).view(B, L, N, -1, n)
+        x_j = x.unsqueeze(2) if self.complete else self.gather(x)  # (B, L, 1, N, n): broadcast
         return geometry.minimum_image(x.unsqueeze(3) - x_j, self.cell)
+
+    def gather(self, h: Tensor) -> Tensor:
+        """h_j for every edge, (B, L, N, c) -> (B, L, N, K, c)."""
+        B, L, N, c = h.shape
+        # index_select on flat rows: its backward is one index_add, linear in the edges.
+        return h.reshape(-1, c).index_select(0, self.senders.flatten()).view(B, L, N, -1, c)
 
     def edges(self, s: Tensor, x: Tensor) -> Edges:
         """All edges as rows, from their numbers (B, L, N, K, c) and differences (B, L, N, K, n)."""
