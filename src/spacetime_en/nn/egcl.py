@@ -1,6 +1,5 @@
 """E(n)-equivariant graph convolution in space (Eqs. 2-4)."""
 
-from functools import partial
 from typing import NamedTuple, cast
 
 import torch
@@ -46,12 +45,9 @@ class Embedding(NamedTuple):
     theta: Tensor
     embed: nn.Linear
 
-    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """W h + b, (B, L, N, rows of W)."""
-        shift = weight @ self.embed.bias
-        return F.linear(
-            self.theta, weight @ self.embed.weight, shift if bias is None else shift + bias
-        )
+    def fold(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """W E and W e + b."""
+        return weight @ self.embed.weight, torch.addmv(bias, weight, self.embed.bias)
 
 
 class EGCL(nn.Module):
@@ -121,20 +117,29 @@ class EGCL(nn.Module):
         embedding: Embedding | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same from the weights: an MLP of several arguments begins with a sum of Linears."""
-        linear = partial(F.linear, h) if embedding is None else embedding.linear
         in_e, in_v, in_h = (linear_at(phi, 0) for phi in (self.phi_e, self.phi_v, self.phi_h))
         width = self.width
         of_i, of_j, of_s = in_e.weight.split([width, width, in_e.in_features - 2 * width], dim=1)
         of_h, of_m = in_h.weight.split([width, width], dim=1)
-        m_i, pull = summed_messages(
-            linear(of_i, in_e.bias).flatten(0, 2),
-            linear(of_j).flatten(0, 2),
-            neighbourhood.edges(s_ij, x_ij),
-            self._edge_weights(of_s),
-        )  # (BLN, width) and (BLN, n)
-        phi_v = self.phi_v[2](F.silu(linear(in_v.weight, in_v.bias)))
-        hidden = linear(of_h, in_h.bias) + F.linear(m_i.view_as(h), of_m)
-        return phi_v, pull.unflatten(0, h.shape[:3]), self.phi_h[2](F.silu(hidden))
+        if embedding is None:
+            p, q = F.linear(h, of_i, in_e.bias).flatten(0, 2), F.linear(h, of_j).flatten(0, 2)
+            hidden_v, hidden_h = F.linear(h, in_v.weight, in_v.bias), F.linear(h, of_h, in_h.bias)
+        else:
+            # theta_i and theta_j join the few numbers of the edge.
+            theta = embedding.theta
+            theta_i = theta.unsqueeze(3).expand(*s_ij.shape[:4], -1)
+            s_ij = torch.cat([theta_i, neighbourhood.gather(theta), s_ij], dim=-1)
+            of_theta_i, bias = embedding.fold(of_i, in_e.bias)
+            of_theta_j, bias = embedding.fold(of_j, bias)
+            of_s = torch.cat([of_theta_i, of_theta_j, of_s], dim=1)
+            p, q = bias.unsqueeze(0), bias.new_empty(0, width)
+            hidden_v = F.linear(theta, *embedding.fold(in_v.weight, in_v.bias))
+            hidden_h = F.linear(theta, *embedding.fold(of_h, in_h.bias))
+        edges = neighbourhood.edges(s_ij, x_ij)
+        m_i, pull = summed_messages(p, q, edges, self._edge_weights(of_s))  # (BLN, ...)
+        phi_v = self.phi_v[2](F.silu(hidden_v))
+        hidden_h = hidden_h + F.linear(m_i.view_as(h), of_m)
+        return phi_v, pull.unflatten(0, h.shape[:3]), self.phi_h[2](F.silu(hidden_h))
 
     def _edge_weights(self, ws: Tensor) -> Weights:
         w2, wx, u = linear_at(self.phi_e, 2), linear_at(self.phi_x, 0), linear_at(self.phi_x, 2)
@@ -165,7 +170,7 @@ class EGNN(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """h: (B, L, N, d), x and v: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
         # Few features (the paper has one) make the products of the first layer narrow.
-        narrow = self.embed.in_features < self.embed.out_features
+        narrow = 4 * self.embed.in_features <= self.embed.out_features
         embedding = Embedding(h, self.embed) if narrow else None
         h = self.embed(h)
         for layer in self.layers:

@@ -73,7 +73,8 @@ def plain(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tuple[Tensor,
     """
     ws, w2, b2, wx, bx, u = weights
     mask = edges.mask.unsqueeze(-1)
-    e = p.unsqueeze(1) + q[edges.senders] + F.linear(edges.s, ws)  # (R, K, width)
+    e = p.unsqueeze(1) + F.linear(edges.s, ws)  # (R, K, width)
+    e = e if q.shape[0] == 0 else e + q[edges.senders]
     m = F.silu(F.linear(F.silu(e), w2, b2)) * mask
     phi_x = F.linear(F.silu(F.linear(m, wx, bx)), u)  # (R, K, 1)
     return m.sum(1), (edges.x * phi_x * mask).sum(1)
@@ -83,14 +84,16 @@ def summed_messages(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tup
     """m_i and pull_i of every node.
 
     Args:
-        p, q: what the first Linear of phi_e makes of the nodes as i and as j, (R, width).
+        p, q: what the first Linear of phi_e makes of the nodes as i and as j, (R, width); or its
+            bias (1, width) and nothing (0, width), where s_ij tells all about the nodes.
     Returns: (R, width) and (R, n).
     """
     if torch.compiler.is_exporting() or _is_transformed():
         return plain(p, q, edges, weights)
     if torch.is_autocast_enabled(p.device.type):
-        edges = edges._replace(s=edges.s.to(p.dtype))
-        weights = Weights(*(w.to(p.dtype) for w in weights))
+        low = torch.get_autocast_dtype(p.device.type)
+        p, q, edges = p.to(low), q.to(low), edges._replace(s=edges.s.to(low))
+        weights = Weights(*(w.to(low) for w in weights))
     m_i, pull = _sums(p, q, *edges, *weights)
     return m_i, pull
 
@@ -124,11 +127,11 @@ def _sums(
     u: Tensor,
 ) -> tuple[Tensor, Tensor]:
     # (In low precision, sums are kept in that of the positions.)
-    m_i, pull = x.new_zeros(p.shape), x.new_zeros(p.shape[0], x.shape[2])
+    m_i, pull = x.new_zeros(len(x), p.shape[1]), x.new_zeros(len(x), x.shape[2])
     s, x = s.flatten(0, 1), x.flatten(0, 1)
     ws, w2, wx, u = ws.t(), w2.t(), wx.t(), u.t()
     for at, i, j, (e, m) in _chunks(senders, mask, p, buffers=2):
-        _rows(p, i, out=e).add_(_rows(q, j, out=m)).addmm_(s.index_select(0, at), ws)
+        _first_linear(p, q, i, j, s.index_select(0, at), ws, out=e, scratch=m)
         torch.mm(_silu(e, out=e), w2, out=m).add_(b2)
         m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
         torch.mm(m, wx, out=e).add_(bx)
@@ -161,7 +164,7 @@ def _sums_backward(
     for at, i, j, (e1, y1, e2, m, ex, yx, d_e) in _chunks(senders, mask, p, buffers=7):
         # The forward pass again, with what comes before and after each SiLU.
         s_ij = s.index_select(0, at)
-        _rows(p, i, out=e1).add_(_rows(q, j, out=y1)).addmm_(s_ij, ws.t())
+        _first_linear(p, q, i, j, s_ij, ws.t(), out=e1, scratch=y1)
         torch.mm(_silu(e1, out=y1), w2.t(), out=e2).add_(b2)
         torch.mm(_silu(e2, out=m), wx.t(), out=ex).add_(bx)
         _silu(ex, out=yx)
@@ -181,8 +184,11 @@ def _sums_backward(
         d.b2.add_(d_m.sum(0))
         _through_silu(torch.mm(d_m, w2, out=d_e), e1, out=d_e)
         # e1 = p_i + q_j + Ws s_ij
-        d_p.index_add_(0, i, d_e)
-        d_q.index_add_(0, j, d_e)
+        if len(q):
+            d_p.index_add_(0, i, d_e)
+            d_q.index_add_(0, j, d_e)
+        else:
+            d_p.add_(d_e.sum(0))
         d.ws.t().addmm_(s_ij.t(), d_e)
         d_s_ij.index_copy_(0, at, d_e @ ws)
     return [d_p, d_q, d_s, d_x, *d]
@@ -205,6 +211,16 @@ def _chunks(
         if len(at) < size:  # the last
             room = [buffer[: len(at)] for buffer in room]
         yield at, i, j, room
+
+
+def _first_linear(
+    p: Tensor, q: Tensor, i: Tensor, j: Tensor, s: Tensor, ws: Tensor, out: Tensor, scratch: Tensor
+) -> None:
+    """p_i + q_j + Ws s_ij."""
+    if len(q):
+        _rows(p, i, out=out).add_(_rows(q, j, out=scratch)).addmm_(s, ws)
+    else:
+        torch.mm(s, ws, out=out).add_(p)
 
 
 def _rows(t: Tensor, i: Tensor, out: Tensor) -> Tensor:
@@ -230,7 +246,8 @@ def _through_silu(gradient: Tensor, before: Tensor, out: Tensor) -> Tensor:
 
 @_sums.register_fake
 def _(p: Tensor, q: Tensor, s: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
-    return x.new_empty(p.shape), x.new_empty(p.shape[0], x.shape[2])  # (len() would fix the size)
+    R, width = x.shape[0], p.shape[1]  # (len() would fix the size)
+    return x.new_empty(R, width), x.new_empty(R, x.shape[2])
 
 
 @_sums_backward.register_fake
