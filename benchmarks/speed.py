@@ -139,7 +139,7 @@ def peak_rates(rows: int = 4096) -> dict[str, float]:
 
 
 def training(
-    cases: Sequence[tuple[int, int, int]] = ((5, 100, 15), (30, 10, 7)), L: int = 10
+    cases: Sequence[tuple[int, int, int]] = ((5, 100, 9), (30, 10, 5)), L: int = 10
 ) -> Iterator[Row]:
     """Training steps of the paper's SET (N, B, rounds), eager and compiled."""
     peak = peak_rates()
@@ -205,7 +205,7 @@ def attention(
     }
 
 
-def sparse(nodes: Sequence[int] = (1000, 2000, 5000, 10_000), rounds: int = 5) -> Iterator[Row]:
+def sparse(nodes: Sequence[int] = (1000, 2000, 5000, 10_000), rounds: int = 3) -> Iterator[Row]:
     """Neighbour lists: a periodic gas with 20 neighbours a node, L = 2, the paper's SET."""
     graphs = {N: gas(N) for N in nodes}
     edges = {N: int(g.edge_mask.sum()) for N, g in graphs.items()}
@@ -224,7 +224,7 @@ def sparse(nodes: Sequence[int] = (1000, 2000, 5000, 10_000), rounds: int = 5) -
 
 
 def inference(
-    batches: Sequence[tuple[int, int]] = ((1, 200), (10, 50), (100, 9), (1000, 5)),
+    batches: Sequence[tuple[int, int]] = ((1, 100), (10, 25), (100, 7), (1000, 3)),
     N: int = 5,
     L: int = 10,
 ) -> Iterator[Row]:

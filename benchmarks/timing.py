@@ -14,13 +14,18 @@ import numpy as np
 
 
 def side_by_side(candidates: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each; they take turns, so that a slow moment strikes all alike."""
-    for run in candidates.values():  # memory is got, kernels are chosen and compiled
+    """Median seconds of each; they take turns, so that a slow moment strikes all alike.
+
+    In each turn the second run counts: after the first, caches and memory are as in a loop of one's
+    own, and not as the others left them.
+    """
+    for run in candidates.values():  # kernels are chosen and compiled
         run()
         run()
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, run in candidates.items():
+            run()
             start = time.perf_counter()
             run()
             taken[name].append(time.perf_counter() - start)
