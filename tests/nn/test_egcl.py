@@ -156,6 +156,27 @@ def test_an_adapter_in_place_of_a_linear_is_not_passed_over():
     assert (outputs_and_gradients(egcl, graph)[0] - before[0]).abs().max() > 1e-2
 
 
+def test_an_adapter_in_place_of_the_embedding_is_not_passed_over():
+    """What the first layer makes of the features is what it makes of them as written."""
+    torch.manual_seed(0)
+    graph = particles()
+    net = EGNN(features=1, edge_channels=1, hidden=8, layers=2, residual=True).double()
+    net.embed = Adapter(1, 8).double()
+    h, x, v, a = inputs(graph, 1, 1)
+    found = net(h, x, v, a, Neighbourhood.of(graph))
+    for layer in net.layers:
+        layer.phi_e[0].register_forward_hook(lambda *_: None)
+    for have, want in zip(found, net(h, x, v, a, Neighbourhood.of(graph)), strict=True):
+        torch.testing.assert_close(have, want)
+
+
+def test_backward_hooks_on_inner_linears_fire():
+    egcl, seen = layer(), []
+    egcl.phi_x[0].register_full_backward_hook(lambda *_: seen.append("phi_x.0"))
+    outputs_and_gradients(egcl, particles())
+    assert seen == ["phi_x.0"]
+
+
 def test_pruned_weights_train():
     egcl, graph = layer(), particles()
     torch.nn.utils.prune.l1_unstructured(egcl.phi_e[2], "weight", 0.5)

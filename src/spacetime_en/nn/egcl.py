@@ -22,13 +22,14 @@ def linear_at(phi: nn.Sequential, k: int) -> nn.Linear:
     return cast("nn.Linear", phi[k])
 
 
-def is_ordinary(*mlps: nn.Sequential) -> bool:
-    """Whether their Linears do what their weights say: no adapters, parametrisations or hooks."""
+def is_ordinary(*layers: nn.Module) -> bool:
+    """Whether Linears do what their weights say: no adapters, parametrisations or hooks."""
     return all(
         type(module) in (nn.Sequential, nn.Linear, nn.SiLU)
         and not (module._forward_hooks or module._forward_pre_hooks)
-        for mlp in mlps
-        for module in (mlp, *mlp)
+        and not (module._backward_hooks or module._backward_pre_hooks)
+        for layer in layers
+        for module in (layer, *layer.children())
     )
 
 
@@ -170,7 +171,7 @@ class EGNN(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """h: (B, L, N, d), x and v: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
         # Few features (the paper has one) make the products of the first layer narrow.
-        narrow = 4 * self.embed.in_features <= self.embed.out_features
+        narrow = is_ordinary(self.embed) and 4 * self.embed.in_features <= self.embed.out_features
         embedding = Embedding(h, self.embed) if narrow else None
         h = self.embed(h)
         for layer in self.layers:
