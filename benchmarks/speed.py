@@ -108,6 +108,11 @@ def attention_step(plain: bool, L: int, N: int = 5) -> Step:
 # --- what it could be at best -------------------------------------------------------------------
 
 
+def edges_of(graph: SpacetimeGraph) -> float:
+    """How many messages a layer sums, in all frames."""
+    return float(graph.edge_mask.expand(*graph.x.shape[:3], -1).sum())
+
+
 def matrix_products(graph: SpacetimeGraph, again: bool) -> float:
     """FLOP of the matrix products of a training step of the paper's SET.
 
@@ -115,9 +120,8 @@ def matrix_products(graph: SpacetimeGraph, again: bool) -> float:
     backward pass. An edge has two (`again`: and the backward pass does them once more); a node
     has six, but in the first layer of a block, where h is made from one number, only two.
     """
-    edges = float(Neighbourhood.of(graph).mask.expand(*graph.x.shape[:3], -1).sum())
     nodes = float(graph.x.shape[:3].numel())
-    rows = EGCLS * edges * (8 if again else 6) + EGCLS / 2 * nodes * 3 * (2 + 6)
+    rows = EGCLS * edges_of(graph) * (8 if again else 6) + EGCLS / 2 * nodes * 3 * (2 + 6)
     return 2 * WIDTH**2 * rows
 
 
@@ -154,8 +158,7 @@ def training(
         }
         times = side_by_side(steps, rounds)
         needed, done = (matrix_products(graph, again) for again in (False, True))
-        edges = float(Neighbourhood.of(graph).mask.expand(B, L, N, -1).sum())
-        silus = EGCLS * edges * WIDTH * 9  # three, three again, and three slopes
+        silus = EGCLS * edges_of(graph) * WIDTH * 9  # three, three again, and three slopes
         for name, taken in times.items():
             row = {
                 "what": f"training step, N = {N}, B = {B}: {name}",
@@ -236,12 +239,11 @@ def inference(
         for B, rounds in batches:
             graph = particles(B, L, N)
             torch.compiler.reset()
-            compiled = torch.compile(model)
             runs = {
                 "yardstick": forecast(yardstick(model), graph),
                 "yardstick, compiled": forecast(torch.compile(yardstick(model)), graph),
                 "ours": forecast(model, graph),
-                "ours, compiled": forecast(compiled, graph),
+                "ours, compiled": forecast(torch.compile(model), graph),
             } | {f"ours, {name}": forecast(run, graph) for name, run in exported.items()}
             times = side_by_side(runs, rounds)
             for name, taken in times.items():
@@ -249,8 +251,8 @@ def inference(
                 yield {
                     "what": f"inference, N = {N}, B = {B}: {name}",
                     "ms": 1e3 * taken,
-                    "forecasts_per_s": B / taken,
                     "ratio": times["yardstick"] / taken,
+                    "forecasts_per_s": B / taken,
                 }
     for name, rate in best.items():
         yield {
@@ -302,15 +304,15 @@ def layer(
     except ImportError:
         yield {"what": "layer: not compared, egnn-pytorch is not installed"}
         return
-    alike = ", as wide inside as ours"
+    alike = ", our inner widths"
     for N, B, rounds in cases:
         graph = particles(B, 1, N)
         neighbourhood = Neighbourhood.of(graph)
         ours, theirs = EGCL(width, 1), EGNN(dim=width, edge_dim=1, m_dim=width)
         narrow = copy.deepcopy(theirs)
-        for name, phi in (("edge_mlp", ours.phi_e), ("coors_mlp", ours.phi_x)):
-            setattr(narrow, name, copy.deepcopy(phi))
-        narrow.node_mlp = copy.deepcopy(ours.phi_h)
+        narrow.edge_mlp, narrow.coors_mlp, narrow.node_mlp = (
+            copy.deepcopy(phi) for phi in (ours.phi_e, ours.phi_x, ours.phi_h)
+        )
         assert graph.edge_attr is not None
         h, a = torch.randn(B, 1, N, width, requires_grad=True), graph.edge_attr
         x = graph.x.clone().requires_grad_()

@@ -211,13 +211,13 @@ def bench(sections: Positional[tuple[str, ...]] = (), json: bool = False) -> Non
     for name in sections or speed.SECTIONS:
         for row in speed.SECTIONS[name]():
             rows.append(row)
-            numbers = ", ".join(
-                f"{value:,.{0 if value >= 100 else 2}f} {key}"
+            what, *numbers = (
+                value if key == "what" else f"{value:,.{0 if value >= 100 else 2}f} {key}"
                 for key, value in row.items()
-                if key != "what"
             )
-            line = f"{row['what']:<66}{numbers}"
-            print(line, file=sys.stderr if json else sys.stdout, flush=True)
+            line = f"{what} {', '.join(numbers[:2]).rjust(79 - len(what))}"
+            more = f"\n    {', '.join(numbers[2:])}" if numbers[2:] else ""
+            print(line + more, file=sys.stderr if json else sys.stdout, flush=True)
     if json:
         print(json_module.dumps({"machine": speed.machine(), "rows": rows}, indent=2))
 

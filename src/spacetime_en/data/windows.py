@@ -224,16 +224,18 @@ def as_graph(
         radius, k: which nodes are neighbours, as in :class:`Windows`.
     """
     box = trajectories.box
+    sparse = radius is not None or k is not None
     graph = SpacetimeGraph(
         _tensor(x, dtype),
         _tensor(v, dtype),
         box=None if box is None else _tensor(np.asarray(box), dtype)[None],
         times=_tensor(times - times[:, :1], dtype),
         horizon=_tensor(horizon, dtype),
+        edge_attr=None if sparse else _edges(trajectories, runs, dtype),
     )
-    if radius is not None or k is not None:
+    if sparse:
         graph = connect(graph, radius=radius, k=k)
-    graph = graph.replace(edge_attr=_edges(trajectories, runs, dtype, graph.neighbours))
+        graph = graph.replace(edge_attr=_edges(trajectories, runs, dtype, graph.neighbours))
     if not trajectories.measured_velocities:
         # Differences of this window's own frames: any other frame may be the target.
         graph = graph.replace(v=SpacetimeGraph.from_positions(graph.x, times=graph.times).v)
@@ -252,7 +254,7 @@ def _edges(
     trajectories: Trajectories,
     runs: NDArray[np.int64],
     dtype: torch.dtype,
-    neighbours: Tensor | None,
+    neighbours: Tensor | None = None,
 ) -> Tensor | None:
     """Edge attributes: products of charges, and whatever is known of pairs, (b, N, K, e)."""
     # (b, N, K), the nodes j; never N x N numbers where lists are shorter.
@@ -261,7 +263,8 @@ def _edges(
     for name, stacked in trajectories.attributes.items():
         if name == "charge":
             c = stacked[runs]
-            c_j = c[:, None, :] if j is None else c[np.arange(len(c))[:, None, None], j]
+            c_j = c[:, None, :]
+            c_j = c_j if j is None else np.take_along_axis(c_j, j, axis=2)
             edges.append(c[:, :, None] * c_j)
         elif len(stacked.shape) == 3:
             a = stacked[runs]

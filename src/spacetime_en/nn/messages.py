@@ -12,8 +12,7 @@ instead of once an edge, and nothing is concatenated:
 Edges that do not exist (a node and itself, padding) are left out. The others go through in chunks
 that stay in the processor's caches, and nothing is kept for the backward pass, which computes each
 chunk again: that costs less than fetching it from memory, and memory does not grow with the width
-times the number of edges. The gradient is written out; autograd, chunk by chunk, takes a quarter
-longer.
+times the number of edges. The gradient is written out; autograd, chunk by chunk, takes longer.
 
 :func:`plain` says the same in a few lines. It is what the tests compare with, and what serves where
 the operation cannot: to ``torch.export``, whose programs know nothing of this package, to
