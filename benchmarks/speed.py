@@ -256,7 +256,7 @@ def inference(
                 }
     for name, rate in best.items():
         yield {
-            "what": f"inference, N = {N}, the best B of each: {name}",
+            "what": f"inference, N = {N}, best B: {name}",
             "forecasts_per_s": rate,
             "ratio": rate / best["yardstick"],
         }
