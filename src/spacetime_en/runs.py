@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import math
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from safetensors import SafetensorError, safe_open
@@ -219,6 +221,7 @@ def train(
     *,
     resume: bool = False,
     loggers: Sequence[str] = ("tensorboard", "csv"),
+    callbacks: Sequence[Callback] = (),
     display: bool = True,
     tell: Tell = lambda text: print(text, file=sys.stderr),
 ) -> Run:
@@ -229,6 +232,7 @@ def train(
         out: the folder of the run; must not be a run already, unless `resume`.
         resume: go on with the run in `out` if there is one. The budget may be another one.
         loggers: ``tensorboard``, ``csv``, or import paths of Lightning's other loggers.
+        callbacks: Lightning's.
         display: show how it goes.
         tell: called with what the user should know.
     """
@@ -250,7 +254,7 @@ def train(
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
     resolved = config.resolved(model)
-    run = Run(folder, resolved, _facts(task))
+    run = Run(folder, resolved, environment() | {"data": data_facts(task)})
     state = None
     if exists and resume:
         run = _continued(Run.open(folder), run)
@@ -279,13 +283,14 @@ def train(
             )
 
     try:
-        fit(
+        progress = fit(
             model,
             task,
             config.training,
             state=state,
             keep=keep,
             loggers=_loggers(loggers, folder) if first else (),
+            callbacks=callbacks,
             display=display,
         )
     except DivergenceError as error:
@@ -299,6 +304,11 @@ def train(
         raise
     except Interrupted:
         raise Interrupted(f"stopped; go on with: spacetime train --out {folder} --resume") from None
+    if progress.skipped:
+        tell(
+            f"warning: {progress.skipped} of {progress.step} steps blew up and were skipped; a "
+            "lower learning rate may do better."
+        )
     if first and pending is not None:  # the last chance, and now it may well be an error
         _or_no_space(folder, lambda: run.save(pending, pending))
     if first:
@@ -342,7 +352,8 @@ def _continued(old: Run, new: Run) -> Run:
     return dataclasses.replace(old, config=new.config)
 
 
-def _facts(task: Task) -> dict[str, Any]:
+def environment() -> dict[str, Any]:
+    """What a number was made with: versions, machine, command."""
     return {
         "versions": {
             "python": platform.python_version(),
@@ -353,13 +364,26 @@ def _facts(task: Task) -> dict[str, Any]:
         },
         "machine": {
             "processor": platform.processor() or platform.machine(),
+            "capability": torch.backends.cpu.get_cpu_capability(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         },
         "command": sys.argv[1:],
-        "data": data_facts(task),
     }
+
+
+def learning_curve(folder: Path) -> list[tuple[int, float]]:
+    """Steps and validation position MSEs of a run with CSV logs, through all its sittings."""
+    found: dict[int, float] = {}
+    for number in range(1, 1 + len(list((folder / "logs").glob("sitting-*")))):
+        path = folder / "logs" / f"sitting-{number}" / "metrics.csv"
+        if path.exists():  # (a sitting that ended before its first validation has none)
+            with path.open(newline="") as file:
+                for row in csv.DictReader(file):
+                    if row.get("val_position_mse"):
+                        found[int(row["step"])] = float(row["val_position_mse"])
+    return sorted(found.items())
 
 
 def data_facts(task: Task) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import tyro
@@ -222,7 +222,36 @@ def bench(sections: Positional[tuple[str, ...]] = (), json: bool = False) -> Non
         print(json_module.dumps({"machine": speed.machine(), "rows": rows}, indent=2))
 
 
-COMMANDS = {"models": models, "demo": demo, "simulate": simulate, "bench": bench}
+def reproduce(
+    tables: Positional[tuple[str, ...]] = (),
+    scale: Literal["quick", "cpu", "paper"] = "quick",
+    out: Path | None = None,
+    targets: Literal["true", "zero"] = "true",
+    workers: int | None = None,
+) -> None:
+    """Redo the paper's experiments: tables, figures and a report; run it again to go on.
+
+    Args:
+        tables: baselines, horizons, n20, n30, noisy, ablation; by default all.
+        scale: quick (a test of the machinery), cpu (hours on two cores; what we publish) or paper
+            (the paper's own sizes and settings, for a GPU).
+        out: folder for everything; by default results/SCALE.
+        targets: zero is for the audit of the published figures, and labels everything it makes.
+        workers: processes, one core (or GPU) each; by default as many as there are.
+    """
+    from spacetime_en.reproduce import reproduce
+
+    folder = Path("results") / scale if out is None else out
+    reproduce(tables, scale=scale, out=folder, zero=targets == "zero", workers=workers)
+
+
+COMMANDS = {
+    "models": models,
+    "demo": demo,
+    "simulate": simulate,
+    "bench": bench,
+    "reproduce": reproduce,
+}
 DATA_COMMANDS = {"info": data_info, "import": data_import}
 
 

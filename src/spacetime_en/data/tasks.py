@@ -268,7 +268,8 @@ def load_task(
 
     Args:
         name: ``"charged"``, ``"charged-noisy"``, ``"gravity"``, ``"springs"``, ``"egnn-nbody"``.
-        targets: with noisy observations, against what to measure.
+        targets: with noisy observations, against what to measure; ``"zero"`` makes a task for the
+            audit of published figures, and everything made from it says so.
         cache: folder for the data; None: :func:`cache_folder`.
         settings: replace the task's own: ``nodes``, ``horizon``, ``counts``, ``seed``, ...
     """
@@ -315,6 +316,7 @@ def load_task(
         noise=recipe.noise,
         noise_seed=recipe.noise_seed,
         targets=targets,
+        audit=targets == "zero",
     )
 
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex, get_args
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.neighbours import connect
 
 _IN_MEMORY = 1 << 30  # data sets up to a gigabyte are kept as tensors
-Targets = Literal["observed", "clean"]
+Targets = Literal["observed", "clean", "zero"]
 
 
 class Windows:
@@ -36,7 +36,9 @@ class Windows:
         steps: (first, last) step that windows may touch, target included; None: all.
         noise: variance of Gaussian noise on every observed position and velocity.
         noise_seed: of the noise, apart from the seed of the trajectories.
-        targets: ``"observed"``, with noise like all the rest, or ``"clean"``.
+        targets: ``"observed"``, with noise like all the rest, or ``"clean"``. ``"zero"`` is for
+            the audit of published figures alone: what was never written, with noise if there is
+            any.
         radius: neighbours are the nodes within it in the last frame; None: all, or
         k: so many of the nearest.
         dtype: of the tensors.
@@ -58,8 +60,10 @@ class Windows:
         k: int | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if targets not in ("observed", "clean"):
-            raise InputError(f"targets: expected 'observed' or 'clean', found {targets!r}.")
+        if targets not in get_args(Targets):
+            raise InputError(
+                f"targets: expected one of {', '.join(get_args(Targets))}, found {targets!r}."
+            )
         for name, value in (("length", length), ("stride", stride), ("horizon", horizon)):
             if not isinstance(value, int | np.integer) or value < 1:
                 raise InputError(f"{name}: expected a positive whole number, found {value!r}.")
@@ -139,11 +143,13 @@ class Windows:
         t = self.trajectories
         runs, frames = self.places(index)
         x, v = states_at(t, runs, frames)  # (b, L + 1, N, n)
+        if self.targets == "zero":
+            x[:, -1], v[:, -1] = 0.0, 0.0
         target_x, target_v = x[:, -1], v[:, -1]
         if self.noise > 0:
             noise = self._noise(runs, t.steps[frames])
             x, v = x + noise[:, :, 0], v + noise[:, :, 1]
-            if self.targets == "observed":
+            if self.targets != "clean":
                 target_x, target_v = x[:, -1], v[:, -1]
         times = t.times[frames]
         graph = as_graph(

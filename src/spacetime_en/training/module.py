@@ -46,10 +46,12 @@ class Progress:
 
     Args:
         step: steps of the optimiser done.
-        time: seconds spent.
+        time: seconds spent, by the clock of the settings.
         best: lowest mean position MSE on the validation windows so far.
         best_step: when that was.
         first_loss: the yardstick of divergence.
+        skipped: steps that blew up and were left out.
+        skipped_in_a_row: those of them since the last good one.
     """
 
     step: int = 0
@@ -57,6 +59,8 @@ class Progress:
     best: float = float("inf")
     best_step: int = 0
     first_loss: float | None = None
+    skipped: int = 0
+    skipped_in_a_row: int = 0
 
 
 @dataclass
@@ -122,13 +126,15 @@ class ForecastModule(pl.LightningModule):
         self.loss_unit, self.velocity_unit = _units(model)
         self.last_loss = float("nan")
         self.validation: dict[str, float] = {}
+        self._blown_up = False  # this step, which is then left out
         self.improved = False  # whether the last validation was the best
         self.asked_to_stop = False  # this process, by a signal
         self.all_asked_to_stop = False  # any of the processes, as all know
         self.sinks: list[Logger] = list(loggers)
         self._sums = torch.zeros(3, dtype=torch.float64)
         self._optimiser_state: dict[str, Tensor] = {}
-        self._clock = time.monotonic()
+        self._now = time.process_time if settings.clock == "cpu" else time.monotonic
+        self._clock = self._now()
         if state is not None:
             self._restore(state)
 
@@ -150,8 +156,10 @@ class ForecastModule(pl.LightningModule):
         if self.progress.first_loss is None:
             still = self.losses(LastFrame()(batch.graph), batch).sum() * batch.weight
             still = self.trainer.strategy.reduce(still, reduce_op="mean")
-            self.progress.first_loss = max(self.last_loss, float(still))
-        if not self.last_loss <= DIVERGED * self.progress.first_loss:
+            own = self.last_loss if math.isfinite(self.last_loss) else 0.0
+            self.progress.first_loss = max(own, float(still))
+        self._blown_up = not self.last_loss <= DIVERGED * self.progress.first_loss
+        if self._blown_up and self.progress.skipped_in_a_row >= self.settings.skip:
             raise self._diverged(f"the loss is {self.last_loss:.3g}")
         return loss
 
@@ -173,7 +181,7 @@ class ForecastModule(pl.LightningModule):
         return optimiser
 
     def on_train_start(self) -> None:
-        self._clock = time.monotonic() - self.progress.time
+        self._clock = self._now() - self.progress.time
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         self._batch = batch
@@ -189,13 +197,22 @@ class ForecastModule(pl.LightningModule):
         limit = float("inf") if self.settings.clip is None else self.settings.clip
         norm = nn.utils.clip_grad_norm_(parameters, limit)
         # (In half precision the scaler skips steps with infinite gradients by itself.)
-        if self.settings.precision != "16-mixed" and not norm.isfinite():
+        scaled = self.settings.precision == "16-mixed"
+        bad_gradient = not scaled and not norm.isfinite()
+        if bad_gradient and self.progress.skipped_in_a_row >= self.settings.skip:
             raise self._diverged("a gradient is NaN or infinite")
+        self._blown_up = self._blown_up or bad_gradient
+        if self._blown_up:  # the optimiser passes over what has no gradient
+            for parameter in parameters:
+                parameter.grad = torch.zeros_like(parameter) if scaled else None
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         if self.averaged is not None:
             self.averaged.update_parameters(self.model)
         self.progress.step += 1
+        self.progress.skipped += self._blown_up
+        in_a_row = self.progress.skipped_in_a_row
+        self.progress.skipped_in_a_row = in_a_row + 1 if self._blown_up else 0
         self._tick()
         if self.progress.step % 10 == 0:
             self._log(
@@ -211,7 +228,7 @@ class ForecastModule(pl.LightningModule):
 
     def _tick(self) -> None:
         """All processes go by the first one's clock, or their learning rates would part."""
-        now = time.monotonic() - self._clock
+        now = self._now() - self._clock
         self.progress.time = self.trainer.strategy.broadcast(now) if self.budget.time else now
 
     def _diverged(self, what: str) -> DivergenceError:
@@ -220,7 +237,8 @@ class ForecastModule(pl.LightningModule):
         return DivergenceError(
             f"training: at step {step} (epoch {step // self.batches_per_epoch}), on the training "
             f"windows {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}, {what}; "
-            f"lower lr (now {s.lr:g}), or clip (now {s.clip}), or add warmup (now {s.warmup:g}).",
+            f"lower lr (now {s.lr:g}), or clip (now {s.clip}), or add warmup (now {s.warmup:g}), "
+            f"or let more steps be skipped (skip, now {s.skip}).",
             rows,
         )
 
@@ -248,7 +266,9 @@ class ForecastModule(pl.LightningModule):
         self._tick()
         self.validation = {"position_mse": position / count, "velocity_mse": velocity / count}
         if not math.isfinite(position + velocity):
-            raise self._diverged("then forecasts for the validation windows are NaN or infinite")
+            if not self.settings.skip or (self.used >= 1 and math.isinf(self.progress.best)):
+                raise self._diverged("then forecasts for validation windows are NaN or infinite")
+            self.validation = dict.fromkeys(self.validation, math.inf)
         self.improved = self.validation["position_mse"] < self.progress.best
         if self.improved:
             self.progress.best = self.validation["position_mse"]

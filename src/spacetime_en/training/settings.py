@@ -11,6 +11,7 @@ from spacetime_en.errors import InputError
 
 Optimiser = Literal["adam", "adamw"]
 Schedule = Literal["constant", "cosine"]
+Clock = Literal["wall", "cpu"]
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed"]
 
 DEFAULT_EPOCHS = 100  # if no budget is given
@@ -27,13 +28,18 @@ class TrainingSettings:
         weight_decay: of the optimiser.
         alpha: weight of the velocities in the loss, Eq. 13.
         clip: longest gradient; longer ones are shortened to it. None: never.
+        skip: how many steps in a row may blow up (a loss that is not finite or far above the
+            first, a gradient that is not finite) and are left out, before training counts as
+            diverged.
         warmup: share of the budget over which the learning rate rises from 0.
         schedule: of the learning rate after warm-up: constant, or cosine (down to 0 at the end).
         ema: decay of an exponential average of the weights, such as 0.999, which is then what is
             validated and kept. None: no average.
         epochs: budget in passes over the training windows (100 if no budget is given).
         steps: budget in steps of the optimiser.
-        max_time: budget in wall-clock time, validation included, such as 90s, 10m, 1h30m.
+        max_time: budget in time, validation included, such as 90s, 10m, 1h30m.
+        clock: of max_time: wall, or cpu, the processor time of this process (of all its threads),
+            which is fair among trainings that share a machine.
         validate_every: steps between validations; None: one epoch.
         save_every: seconds between checkpoints; there is one after every validation as well.
         seed: of the weights, the order of the windows and dropout.
@@ -49,12 +55,14 @@ class TrainingSettings:
     weight_decay: float = 0.0
     alpha: float = 1.0
     clip: float | None = 1.0
+    skip: int = 0
     warmup: float = 0.0
     schedule: Schedule = "constant"
     ema: float | None = None
     epochs: int | None = None
     steps: int | None = None
     max_time: str | None = None
+    clock: Clock = "wall"
     validate_every: int | None = None
     save_every: float = 300.0
     seed: int = 0
@@ -77,7 +85,7 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"{name}: expected a positive number, found {value!r}.")
-        for name in ("weight_decay", "alpha", "save_every", "seed"):
+        for name in ("weight_decay", "alpha", "save_every", "seed", "skip"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name}: expected no less than 0, found {getattr(self, name)!r}.")
         for name in ("warmup", "ema"):

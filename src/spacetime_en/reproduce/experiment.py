@@ -1,0 +1,207 @@
+"""Carry out one experiment: train, test, and write what came out as one JSON file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback
+
+from spacetime_en.config import Config
+from spacetime_en.data import Task
+from spacetime_en.errors import InputError
+from spacetime_en.evaluation import BASELINES, evaluate, run
+from spacetime_en.files import replace_whole
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.reproduce.plan import MODELS, Experiment, Scale
+from spacetime_en.runs import environment, learning_curve, train
+
+SHOWN = 8  # test windows whose forecasts are kept, the first ones: no choice of lucky ones
+Result = dict[str, Any]
+Tell = Callable[[float, str], None]
+
+
+def path_of(folder: Path, experiment: Experiment) -> Path:
+    """Where the result of an experiment is."""
+    return folder / "experiments" / f"{experiment.name}.json"
+
+
+def read_result(folder: Path, experiment: Experiment) -> Result | None:
+    """The result of an experiment, if there is one."""
+    path = path_of(folder, experiment)
+    try:
+        return dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (json.JSONDecodeError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{path}: is no result ({error}); delete it to make it again.") from None
+
+
+def check_result(folder: Path, experiment: Experiment, scale: Scale) -> None:
+    """Refuse a result that was made with other settings than the plan's."""
+    result = read_result(folder, experiment)
+    if result is None:
+        return
+    ours = json.loads(json.dumps(_settings(experiment.config(scale, result.get("rate")))))
+    if result.get("settings") != ours:
+        raise InputError(
+            f"{path_of(folder, experiment)}: was made with other settings than scale "
+            f"{scale.name!r} has now; choose another folder, or delete the file to make it again."
+        )
+
+
+def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) -> Result:
+    """Train and test, going on where an earlier attempt stopped, and write the result.
+
+    Args:
+        experiment: what.
+        scale: how much.
+        folder: of all results; trainings go to its folder `runs`.
+        tell: called with the share that is done, and a word.
+    """
+    tell(0.0, "data")
+    rate = best_rate(experiment, scale, folder)
+    config = experiment.config(scale, rate)
+    task = config.load_task()
+    result: Result = {
+        "name": experiment.name,
+        "experiment": dataclasses.asdict(experiment),
+        "rate": config.training.lr if MODELS[experiment.model].trains else None,
+        "settings": _settings(config),
+        "environment": environment(),
+    }
+    if task.problems:
+        result["audit"] = "zero targets"
+    if MODELS[experiment.model].trains:
+        try:
+            model = _trained(config, folder / "runs" / experiment.name, result, tell)
+        except InputError:
+            if not (experiment.trial and result["training"]["diverged"]):
+                raise  # (a rate at which training diverges is not chosen, that is all)
+            model = config.build_model(task)
+    else:
+        torch.manual_seed(experiment.seed)
+        model = config.build_model(task)
+    if not experiment.trial:
+        tell(1.0, "test")
+        result |= _tested(model, task, config)
+    path = path_of(folder, experiment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
+    replace_whole(path, lambda path: path.write_text(f"{{\n{lines}\n}}\n"))
+    shutil.rmtree(folder / "runs" / experiment.name / "checkpoints", ignore_errors=True)
+    return result
+
+
+def best_rate(experiment: Experiment, scale: Scale, folder: Path) -> float | None:
+    """The learning rate whose trial had the lowest validation error; None: there were no trials."""
+    trials = [read_result(folder, trial) for trial in experiment.trials(scale)]
+    known = [trial for trial in trials if trial is not None]
+    if len(known) < len(trials):
+        raise InputError(f"{experiment.name}: its trials of learning rates are missing.")
+    if not known:
+        return None
+    return float(min(known, key=lambda t: t["training"].get("val_mse") or math.inf)["rate"])
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    training = dataclasses.asdict(config.training)
+    for key in ("accelerator", "devices", "num_nodes", "save_every"):
+        del training[key]  # where and how, not what
+    return {
+        "preset": config.preset,
+        "model": dict(config.model),
+        "task": dict(config.task),
+        "training": training,
+    }
+
+
+def _trained(config: Config, folder: Path, result: Result, tell: Tell) -> Forecaster:
+    try:
+        run = train(
+            config,
+            folder,
+            resume=True,
+            loggers=("csv",),
+            callbacks=[_Watched(tell)],
+            display=False,
+            tell=lambda text: None,
+        )
+    finally:
+        diverged = (folder / "diverged.json").exists()
+        result["training"] = {"diverged": diverged}
+    progress = run.load("last").progress
+    result["training"] |= {
+        "steps": progress.step,
+        "skipped": progress.skipped,
+        "samples": progress.step * config.training.batch_size,
+        "seconds": progress.time,
+        "val_mse": progress.best,
+        "best_step": progress.best_step,
+        "curve": learning_curve(folder),
+    }
+    return run.model()
+
+
+class _Watched(Callback):
+    """Tells how much of the budget is used, about once a second."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell, self.last = tell, 0.0
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
+        if time.monotonic() > self.last + 1:
+            self.last = time.monotonic()
+            self.tell(pl_module.used, f"step {pl_module.progress.step}")
+
+
+def _tested(model: Forecaster, task: Task, config: Config) -> Result:
+    batch = config.training.batch_size
+    found = evaluate(model, task, batch_size=batch)
+    graph, target = task.test[:SHOWN]
+    with torch.no_grad():
+        forecast = model(graph)
+    own: Result = {
+        "test": found.report,
+        "shown": {"x": forecast.x.tolist(), "true": target.x.tolist()},
+        "attention": attention_maps(model, task),
+    }
+    if task.test.noise > 0 and task.test.targets == "observed":
+        clean = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
+        trivial = {name: kind() for name, kind in BASELINES.items()}
+        own["clean"] = {
+            name: run(judged, clean.test, batch)[0].summary()
+            for name, judged in {"model": model, **trivial}.items()
+        }
+    return own
+
+
+def attention_maps(model: Forecaster, task: Task, windows: int = 64) -> list[dict[str, Any]]:
+    """The mean attention from frame t to frame s over test windows and nodes, by block and kind."""
+    graph, _ = task.test[: min(windows, len(task.test))]
+    with torch.no_grad():
+        _, maps = model(graph, return_attention=True)
+    kinds = ("features", "positions", "velocities")
+    found = [{kind: getattr(block, kind) for kind in kinds} for block in maps]
+    return [
+        {kind: m.mean((0, 1)).tolist() for kind, m in block.items() if m is not None}
+        for block in found
+    ]
+
+
+def _rounded(value: Any) -> Any:
+    """Six digits are all that a table needs, and a third of the bytes."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,290 @@
+"""What is trained for the paper's tables and figures: models, data, budgets, seeds.
+
+Nothing here trains or writes; a plan is a list of :class:`Experiment`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from spacetime_en.config import Config
+from spacetime_en.errors import no_such
+from spacetime_en.training.settings import PAPER, TrainingSettings
+
+ScaleName = Literal["quick", "cpu", "paper"]
+H = 10_000  # the paper's horizon
+# On targets as far away as the true ones the paper's networks blow up on single batches, while they
+# are young: |x_i - x_j|^2 feeds the next layer, six times over. Such steps are left out.
+SKIP = 20
+HORIZONS = (100, 1_000, 3_000, H)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A row of a table.
+
+    Args:
+        label: as printed.
+        preset: of the model.
+        settings: that differ from the preset's.
+        trains: whether any parameter influences the forecast.
+    """
+
+    label: str
+    preset: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    trains: bool = True
+
+
+BASELINES = ("set", "lstm", "egnn", "mlp", "linear")
+MODELS = {
+    "set": Model("SET", "set"),
+    "lstm": Model("LSTM", "lstm"),
+    "egnn": Model("EGNN", "egnn"),
+    "mlp": Model("MLP", "mlp"),
+    "linear": Model("Linear", "linear"),
+    "nonequivariant": Model("not equivariant", "set-nonequivariant"),
+    "adjacency-flattened": Model("adjacency, flattened", "set-adjacency"),
+    "adjacency-nodes": Model("adjacency, over nodes", "set", {"adjacency": "nodes"}),
+    "adjacency-edges": Model("adjacency, per edge", "set", {"adjacency": "edges"}),
+    "no-temporal": Model("no temporal attention", "set-no-temporal"),
+    "causal": Model("causal", "set", {"causal": True}),
+    "encoding-w": Model("encoding of time on features (W)", "set", {"encodings": "W"}),
+    "encodings": Model("all four encodings (WXYZ)", "set", {"encodings": "WXYZ"}),
+    "no-spatial": Model("no spatial attention", "set", {"spatial": False}, trains=False),
+}
+ABLATION = tuple(name for name in MODELS if name == "set" or name not in BASELINES)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A task of the paper: so many particles, so far ahead, with noise or without.
+
+    Args:
+        nodes: N.
+        horizon: in steps.
+        noisy: noise of variance 0.5 on all that is observed, targets included.
+        zero: the audit's targets, all zero.
+    """
+
+    nodes: int = 5
+    horizon: int = H
+    noisy: bool = False
+    zero: bool = False
+
+    @property
+    def name(self) -> str:
+        """Short, for names of files."""
+        words = [f"n{self.nodes}", f"h{self.horizon}"]
+        return "-".join(words + ["noisy"] * self.noisy + ["zero"] * self.zero)
+
+    def task(self, scale: Scale) -> dict[str, Any]:
+        """The task's settings."""
+        return {
+            "name": "charged-noisy" if self.noisy else "charged",
+            "nodes": self.nodes,
+            "horizon": self.horizon,
+            "counts": scale.counts(self.nodes),
+            "targets": "zero" if self.zero else "observed",
+        }
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is spent.
+
+    Args:
+        name: quick, cpu or paper.
+        what: in a sentence, for the report.
+        seeds: of the trainings at N = 5 (one at N = 20 and 30).
+        trajectories: for training, validation and test; (N = 5, larger N).
+        batch: windows in a step; (N = 5, larger N); None: the paper's, by model.
+        budget: settings of the training; (N = 5, larger N).
+        rates: learning rates to choose from; empty: the paper's.
+        search: the budget of a trial of a rate.
+        linear: a budget that is enough for the three numbers of the linear model.
+        validate_every: steps between validations at N = 5, by model; a quarter of it beyond.
+        sizes: of smaller models.
+    """
+
+    name: ScaleName
+    what: str
+    seeds: tuple[int, ...]
+    trajectories: tuple[tuple[int, int, int], tuple[int, int, int]]
+    batch: tuple[int, int] | None
+    budget: tuple[dict[str, Any], dict[str, Any]]
+    rates: tuple[float, ...] = ()
+    search: dict[str, Any] = field(default_factory=dict)
+    linear: dict[str, Any] = field(default_factory=dict)
+    validate_every: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def counts(self, nodes: int) -> tuple[int, int, int]:
+        """Trajectories for training, validation and test."""
+        return self.trajectories[nodes > 5]
+
+    def training(self, model: str, nodes: int, seed: int) -> TrainingSettings:
+        """How a model is trained, before its learning rate is known."""
+        preset, large = MODELS[model].preset, nodes > 5
+        settings: dict[str, Any] = dict(PAPER.get(preset, {}))
+        if self.rates:  # a short budget: the same care for every model
+            settings |= {"schedule": "cosine", "warmup": 0.05, "weight_decay": 0.0, "skip": SKIP}
+        if self.batch is not None:
+            settings["batch_size"] = self.batch[large]
+        every = self.validate_every.get(model, self.validate_every.get("set"))
+        if every is not None:
+            settings["validate_every"] = max(1, every // 4) if large else every
+        budget = self.budget[large] | (self.linear if model == "linear" else {})
+        return TrainingSettings(**settings | budget | {"seed": seed})
+
+
+SMALL = {"hidden": 8}
+SCALES: dict[ScaleName, Scale] = {
+    "quick": Scale(
+        "quick",
+        "a test of the machinery, with tiny models trained for a few steps: its numbers mean "
+        "nothing",
+        seeds=(0, 1),
+        trajectories=((64, 16, 24), (32, 8, 16)),
+        batch=(16, 8),
+        budget=({"steps": 6}, {"steps": 3}),
+        rates=(1e-3, 3e-3),
+        search={"steps": 2},
+        validate_every={"set": 3},
+        sizes={"set": SMALL | {"blocks": 2}, "lstm": SMALL, "egnn": SMALL, "mlp": SMALL},
+    ),
+    "cpu": Scale(
+        "cpu",
+        "every model trains for the same time on one core: 5 minutes at N = 5, 10 minutes at "
+        "N = 20 and 30 (processor time, so that other work on the machine takes nothing from it); "
+        "the three numbers of Linear have 30 seconds",
+        seeds=(0, 1, 2),
+        trajectories=((16_000, 2_000, 2_000), (16_000, 200, 2_000)),
+        batch=(32, 8),
+        budget=({"max_time": "5m", "clock": "cpu"}, {"max_time": "10m", "clock": "cpu"}),
+        rates=(3e-4, 1e-3, 3e-3),
+        search={"max_time": "75s", "clock": "cpu"},
+        linear={"max_time": "30s"},
+        validate_every={"set": 250, "egnn": 1_000, "mlp": 5_000, "linear": 2_000},
+    ),
+    "paper": Scale(
+        "paper",
+        "the paper's data, batches and learning rates, 1,000 epochs (the paper gives no number), "
+        "on a GPU",
+        seeds=(0, 1, 2),
+        trajectories=((16_000, 2_000, 2_000), (16_000, 2_000, 2_000)),
+        batch=None,
+        budget=({"epochs": 1_000, "skip": SKIP}, {"epochs": 1_000, "skip": SKIP}),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One training, and the test that follows.
+
+    Args:
+        data: what it is trained and tested on.
+        model: a key of ``MODELS``.
+        seed: of the weights and the order of the windows.
+        rate: the learning rate; None: the best of the scale's, found in trials.
+        trial: whether this is such a trial: shorter, and not tested.
+    """
+
+    data: Data
+    model: str
+    seed: int = 0
+    rate: float | None = None
+    trial: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        words = [self.data.name, self.model, f"seed{self.seed}"]
+        words += [f"rate{self.rate:g}"] if self.rate is not None else []
+        return "--".join(["trial"] * self.trial + words)
+
+    def trials(self, scale: Scale) -> tuple[Experiment, ...]:
+        """What must be known before: the model's trials, always at N = 5 on the paper's task."""
+        if self.rate is not None or not MODELS[self.model].trains:
+            return ()
+        return tuple(
+            Experiment(Data(), self.model, scale.seeds[0], rate, trial=True) for rate in scale.rates
+        )
+
+    def config(self, scale: Scale, rate: float | None) -> Config:
+        """All settings; `rate` is what the trials found."""
+        model = MODELS[self.model]
+        training = scale.training(self.model, self.data.nodes, self.seed)
+        if self.trial:
+            short = scale.linear if self.model == "linear" else {}
+            training = dataclasses.replace(training, **scale.search | short)
+        chosen = self.rate if rate is None else rate
+        if chosen is not None:
+            training = dataclasses.replace(training, lr=chosen)
+        settings = scale.sizes.get(model.preset.split("-")[0], {}) | model.settings
+        return Config(model.preset, settings, self.data.task(scale), training)
+
+
+def _of(data: Sequence[Data], models: Sequence[str], seeds: Sequence[int]) -> Iterator[Experiment]:
+    return (
+        Experiment(d, model, seed)
+        for d in data
+        for seed in seeds
+        for model in models
+        if MODELS[model].trains or seed == seeds[0]  # what does not train knows no seed
+    )
+
+
+def _baselines(scale: Scale) -> Iterator[Experiment]:
+    yield from _of([Data()], BASELINES, scale.seeds)
+    if scale.rates:  # the paper's own rates beside those that were found
+        for model in BASELINES:
+            yield Experiment(Data(), model, scale.seeds[0], PAPER[MODELS[model].preset]["lr"])
+
+
+TABLES: dict[str, Callable[[Scale], Iterable[Experiment]]] = {
+    "baselines": _baselines,
+    "horizons": lambda scale: _of([Data(horizon=h) for h in HORIZONS], BASELINES, scale.seeds[:1]),
+    "n20": lambda scale: _of([Data(20)], BASELINES, scale.seeds[:1]),
+    "n30": lambda scale: _of([Data(30)], BASELINES, scale.seeds[:1]),
+    "noisy": lambda scale: _of([Data(noisy=True)], BASELINES, scale.seeds),
+    "ablation": lambda scale: _of([Data()], ABLATION, scale.seeds),
+}
+TITLES = {
+    "baselines": "Baselines, N = 5",
+    "horizons": "Error against the horizon, N = 5",
+    "n20": "N = 20",
+    "n30": "N = 30",
+    "noisy": "Noisy observations, N = 5",
+    "ablation": "Ablation, N = 5",
+}
+
+
+def table(name: str, scale: Scale, zero: bool = False) -> list[Experiment]:
+    """The experiments of a table; with `zero`, those of its audit, one seed each."""
+    if name not in TABLES:
+        raise no_such("table", name, TABLES)
+    found = list(TABLES[name](scale))
+    if zero:
+        found = [
+            dataclasses.replace(e, data=dataclasses.replace(e.data, zero=True))
+            for e in found
+            if e.seed == scale.seeds[0] and e.rate is None
+        ]
+    return found
+
+
+def plan(names: Sequence[str], scale: Scale, zero: bool = False) -> list[Experiment]:
+    """The experiments of tables, each once, each after the trials that it waits for.
+
+    The first seed of everything comes before the second of anything: a whole report early.
+    """
+    found = [experiment for name in names for experiment in table(name, scale, zero)]
+    ordered: dict[Experiment, None] = {}
+    for experiment in sorted(found, key=lambda e: scale.seeds.index(e.seed)):
+        ordered |= dict.fromkeys((*experiment.trials(scale), experiment))
+    return list(ordered)

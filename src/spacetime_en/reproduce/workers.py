@@ -1,0 +1,209 @@
+"""Carry out experiments in several processes, with one display of how it goes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from spacetime_en.errors import InputError, Interrupted
+from spacetime_en.reproduce.experiment import carry_out, check_result, path_of
+from spacetime_en.reproduce.plan import Experiment, Scale
+
+PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
+
+
+def carry_out_all(
+    experiments: Sequence[Experiment], scale: Scale, folder: Path, workers: int | None = None
+) -> list[str]:
+    """Carry out what has no result yet; run it again to go on after an interruption.
+
+    Args:
+        experiments: each after those that it waits for.
+        scale: how much.
+        folder: of the results.
+        workers: processes, one core (or GPU) each; None: as many as there are.
+    Returns: a sentence for every experiment that failed.
+    """
+    for experiment in experiments:
+        check_result(folder, experiment, scale)
+    todo = [e for e in experiments if not path_of(folder, e).exists()]
+    if not todo:
+        return []
+    count = min(len(todo), _cores() if workers is None else max(1, workers))
+    with _Display(len(experiments), len(experiments) - len(todo)) as display:
+        crew = [_Worker.start(number, scale, folder) for number in range(count)]
+        try:
+            return _supervise(crew, todo, scale, folder, display)
+        except KeyboardInterrupt:
+            raise Interrupted("stopped; the same command goes on from here") from None
+        finally:
+            for worker in crew:
+                worker.stop()
+
+
+def _cores() -> int:
+    if torch.cuda.is_available():
+        return torch.cuda.device_count()
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _supervise(
+    crew: list[_Worker],
+    todo: list[Experiment],
+    scale: Scale,
+    folder: Path,
+    display: _Display,
+) -> list[str]:
+    """Hand out experiments, those first whose trials are done, until none is left."""
+    waiting, failed = list(todo), []
+    unfinished = set(todo)
+    while unfinished:
+        for worker in crew:
+            ready = (e for e in waiting if not unfinished.intersection(e.trials(scale)))
+            if worker.busy is None and (experiment := next(ready, None)) is not None:
+                waiting.remove(experiment)
+                worker.give(experiment)
+                display.at(worker, 0.0, "")
+        by_pipe = {worker.pipe: worker for worker in crew if worker.busy is not None}
+        for pipe in wait(list(by_pipe)):
+            worker = by_pipe[pipe]  # type: ignore[index]
+            experiment = worker.busy
+            assert experiment is not None
+            kind, *rest = worker.hear()
+            if kind == "at":
+                display.at(worker, *rest)
+                continue
+            if kind == "stopped":
+                raise KeyboardInterrupt
+            if kind == "failed":
+                failed.append(f"{experiment.name}: {rest[0]}")
+            worker.busy = None
+            unfinished.remove(experiment)
+            display.done(worker, experiment, rest[0])
+    return failed
+
+
+@dataclass
+class _Worker:
+    """A process that carries out one experiment after the other."""
+
+    number: int
+    process: BaseProcess
+    pipe: Connection
+    busy: Experiment | None = None
+
+    @classmethod
+    def start(cls, number: int, scale: Scale, folder: Path) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, number, scale, folder), daemon=True)
+        process.start()
+        theirs.close()
+        return cls(number, process, ours)
+
+    def give(self, experiment: Experiment) -> None:
+        self.busy = experiment
+        self.pipe.send(experiment)
+
+    def hear(self) -> Any:
+        try:
+            return self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            raise InputError(
+                f"{self.busy.name if self.busy else 'a worker'}: its process died (exit code "
+                f"{self.process.exitcode}); was memory short? What is done is kept: the same "
+                "command goes on from here, with fewer --workers if need be."
+            ) from None
+
+    def stop(self) -> None:
+        """Let it write its checkpoint, then end."""
+        self.process.terminate()  # (in a training: stop after this step)
+        self.process.join(PATIENCE)
+        self.process.kill()
+
+
+def _work(pipe: Connection, number: int, scale: Scale, folder: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the first process decides
+    torch.set_num_threads(1)
+    if torch.cuda.is_available():
+        torch.cuda.set_device(number % torch.cuda.device_count())
+    while True:
+        try:
+            experiment = pipe.recv()
+        except EOFError:
+            return
+        try:
+            result = carry_out(experiment, scale, folder, lambda *how: pipe.send(("at", *how)))
+            pipe.send(("done", _in_short(result)))
+        except Interrupted:
+            pipe.send(("stopped",))
+            return
+        except (InputError, OSError) as error:
+            pipe.send(("failed", str(error)))
+
+
+def _in_short(result: dict[str, Any]) -> str:
+    if "test" in result:
+        return f"test MSE {result['test']['position_mse']['mean']:.4g}"
+    return f"validation MSE {result['training'].get('val_mse', float('nan')):.4g}"
+
+
+class _Display:
+    """A bar for all, and a line for every worker; without a terminal a line for every result."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self.console = Console(stderr=True)
+        self.total, self.finished = total, done
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(20),
+            TextColumn("{task.fields[word]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.shares: dict[int, float] = {}
+        self.lines: dict[int, Any] = {}
+        self.all = self.bars.add_task("experiments", total=total, completed=done, word="")
+
+    def __enter__(self) -> _Display:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bars.stop()
+
+    def at(self, worker: _Worker, share: float, word: str) -> None:
+        number = worker.number
+        if number not in self.lines:
+            self.lines[number] = self.bars.add_task("", total=1.0, word="")
+        assert worker.busy is not None
+        name = worker.busy.name
+        self.bars.update(self.lines[number], description=name, completed=share, word=word)
+        self.shares[number] = share
+        self._all()
+
+    def done(self, worker: _Worker, experiment: Experiment, word: str) -> None:
+        self.finished += 1
+        self.shares[worker.number] = 0.0
+        self._all()
+        text = f"{self.finished} of {self.total}  {experiment.name}: {word}"
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def _all(self) -> None:
+        done = self.finished + 0.99 * sum(self.shares.values())
+        word = f"{self.finished} of {self.total}"
+        self.bars.update(self.all, completed=done, word=word)
