@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -44,7 +45,7 @@ def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
             axes.plot(*zip(past[-1], goal, strict=True), color=colour, linestyle=":", linewidth=1)
             axes.scatter(*goal, color=colour, marker="*", s=45)
         axes.set_title(f"test window {int(spread[place])}", fontsize=9)
-        _cube(axes, torch.cat([graph.x[place].flatten(0, 1), target.x[place]]))
+        cube(axes, torch.cat([graph.x[place].flatten(0, 1), target.x[place]]))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     return path
@@ -88,7 +89,7 @@ def plot_forecasts(
                     label=name if node == 0 else None,
                 )
         points = [graph.x[place].flatten(0, 1), target.x[place]]
-        _cube(axes, torch.cat([*points, *(f.x[place] for f in forecasts.values())]))
+        cube(axes, torch.cat([*points, *(f.x[place] for f in forecasts.values())]))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
@@ -142,11 +143,12 @@ def _draw(axes: Any, graph: SpacetimeGraph, dots: Forecast, rings: Forecast | No
                 edgecolors="black",
                 linewidths=1,
             )
-    _cube(axes, torch.cat([graph.x[0].flatten(0, 1), dots.x[0]]))
+    cube(axes, torch.cat([graph.x[0].flatten(0, 1), dots.x[0]]))
 
 
-def _cube(axes: Any, points: Tensor) -> None:
+def cube(axes: Any, points: Tensor | NDArray[Any]) -> None:
     """Equal scales, limits that make a cube around the points (k, n), few ticks."""
+    points = torch.as_tensor(points)
     low, high = points.amin(0), points.amax(0)
     middle, half = (low + high) / 2, float((high - low).max()) * 0.55
     for name, centre in zip("xyz", middle.tolist(), strict=False):

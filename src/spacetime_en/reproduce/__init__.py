@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spacetime_en.errors import InputError
 from spacetime_en.reproduce.plan import SCALES, TABLES, ScaleName, plan, table
+from spacetime_en.reproduce.report import write_report
 from spacetime_en.reproduce.workers import carry_out_all
 
 
@@ -31,5 +32,6 @@ def reproduce(
     for name in chosen:
         table(name, SCALES[scale])  # or say what is wrong
     failed = carry_out_all(plan(chosen, SCALES[scale], zero), SCALES[scale], out, workers)
+    print(f"written: {write_report(out, SCALES[scale])}")
     if failed:
         raise InputError(f"{len(failed)} experiment(s) failed: {failed[0]}")

@@ -21,6 +21,7 @@ from spacetime_en.evaluation import BASELINES, evaluate, run
 from spacetime_en.files import replace_whole
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.reproduce.plan import MODELS, Experiment, Scale
+from spacetime_en.reproduce.published import centroid_variance
 from spacetime_en.runs import environment, learning_curve, train
 
 SHOWN = 8  # test windows whose forecasts are kept, the first ones: no choice of lucky ones
@@ -78,7 +79,7 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
         "environment": environment(),
     }
     if task.problems:
-        result["audit"] = "zero targets"
+        result |= {"audit": "zero targets", "centroid_variance": centroid_variance(task.test)}
     if MODELS[experiment.model].trains:
         try:
             model = _trained(config, folder / "runs" / experiment.name, result, tell)

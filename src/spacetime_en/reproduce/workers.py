@@ -5,11 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -41,7 +44,7 @@ def carry_out_all(
     if not todo:
         return []
     count = min(len(todo), _cores() if workers is None else max(1, workers))
-    with _Display(len(experiments), len(experiments) - len(todo)) as display:
+    with _Display(len(experiments), len(experiments) - len(todo)) as display, _terminable():
         crew = [_Worker.start(number, scale, folder) for number in range(count)]
         try:
             return _supervise(crew, todo, scale, folder, display)
@@ -50,6 +53,23 @@ def carry_out_all(
         finally:
             for worker in crew:
                 worker.stop()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A request to end is like Ctrl-C, also when it comes from a batch system."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _cores() -> int:

@@ -1,0 +1,118 @@
+"""The figures, as PNG and SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from spacetime_en.files import replace_whole
+from spacetime_en.report.plots import COLOURS, cube
+from spacetime_en.reproduce.curves import Curve, Panel
+from spacetime_en.reproduce.scenes import Scene
+
+MARKERS = "osD^vP"
+ATTENTION = ("features", "positions", "velocities")
+
+
+def plot_panel(panel: Panel, folder: Path) -> list[Path]:
+    """Draw curves, one line a model; trivial forecasts are grey and dashed."""
+    figure = _figure(5.6, 3.9)
+    axes: Any = figure.add_subplot()
+    for place, curve in enumerate(panel.curves):
+        axes.plot(curve.x, curve.y, **_style(curve, place), label=curve.label)
+    axes.set_xscale("log" if panel.log_x else "linear")
+    axes.set_yscale("log" if panel.log_y else "linear")
+    if panel.ticks:
+        axes.set_xticks(panel.ticks, [f"{tick:,}" for tick in panel.ticks])
+        axes.xaxis.set_minor_locator(NullLocator())
+    if panel.log_y:
+        y = [value for curve in panel.curves for value in curve.y]
+        subs = (1.0,) if max(y) > 1e3 * min(y) else (1.0, 2.0, 5.0)
+        axes.yaxis.set_major_locator(LogLocator(subs=subs))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8)
+    return _save(figure, folder, panel.name)
+
+
+def _style(curve: Curve, place: int) -> dict[str, Any]:
+    if curve.trivial:
+        return {"color": "0.55", "linestyle": "--", "marker": ".", "linewidth": 1.2}
+    marker = MARKERS[place % len(MARKERS)]
+    return {"color": COLOURS[place % len(COLOURS)], "marker": marker, "markersize": 4.5}
+
+
+def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[Path]:
+    """Draw the past, the true future, and what models forecast for the last time, in 3-D."""
+    figure = _figure(4.4 * count, 4.8)
+    for place, scene in enumerate(scenes[:count]):
+        axes: Any = figure.add_subplot(1, count, place + 1, projection="3d")
+        past = scene.steps <= scene.last_step
+        for node in range(scene.x.shape[1]):
+            colour = COLOURS[node % len(COLOURS)]
+            axes.plot(*scene.x[past, node].T, color=colour, linewidth=3)
+            axes.plot(*scene.x[~past, node].T, color=colour, linewidth=0.9)
+            axes.scatter(
+                *scene.x[-1, node],
+                color=colour,
+                marker="*",
+                s=90,
+                label="truth" if not node else None,
+            )
+            for marker, (name, at) in zip(MARKERS, scene.forecasts.items(), strict=False):
+                axes.scatter(
+                    *at[max(at)][node],
+                    facecolors="none",
+                    edgecolors=colour,
+                    marker=marker,
+                    s=45,
+                    label=name if not node else None,
+                )
+        ends = [np.asarray(at[max(at)]) for at in scene.forecasts.values()]
+        cube(axes, np.concatenate([scene.x.reshape(-1, 3), *ends]))
+        axes.set_title(f"test window {scene.window}", fontsize=9)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    return _save(figure, folder, "forecasts")
+
+
+def plot_attention(maps: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
+    """Draw mean attention from frame t (rows) to frame s (columns), by block and kind."""
+    figure = _figure(2.5 * len(ATTENTION) + 0.6, 2.4 * len(maps) + 0.4)
+    grid: Any = figure.subplots(len(maps), len(ATTENTION), squeeze=False)
+    high = max(np.max(block[kind]) for block in maps for kind in ATTENTION)
+    for row, block in enumerate(maps):
+        for column, kind in enumerate(ATTENTION):
+            axes = grid[row][column]
+            image = axes.imshow(block[kind], vmin=0, vmax=high, cmap="viridis")
+            axes.set_title(f"block {row + 1}, {kind}", fontsize=9)
+            axes.set(
+                xlabel="frame s" if row == len(maps) - 1 else "", ylabel="frame t" * (not column)
+            )
+            axes.tick_params(labelsize=7)
+    figure.colorbar(image, ax=grid, shrink=0.6)
+    return _save(figure, folder, "attention")
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
+    replace_whole(png, lambda path: figure.savefig(path, format="png", dpi=130))
+    # Neither date nor random identifiers: the same results give the same file.
+    with rc_context({"svg.hashsalt": name}):
+        replace_whole(svg, lambda path: figure.savefig(path, format="svg", metadata={"Date": None}))
+    return [png, svg]
