@@ -1,0 +1,167 @@
+"""``spacetime reproduce`` from end to end, at the scale that means nothing and tests everything."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from spacetime_en.cli import main
+from spacetime_en.reproduce.plan import SCALES, TABLES, plan
+
+
+def spacetime(folder, *arguments, check=True):
+    """A process of its own, as a user starts it."""
+    command = [sys.executable, "-m", "spacetime_en", "reproduce", "--out", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Everything at scale quick, the audit too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPACETIME_EN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        folder = tmp_path_factory.mktemp("reproduce")
+        said = spacetime(folder)
+        audit = spacetime(folder, "--targets", "zero")
+        yield folder, said, audit
+
+
+def test_it_writes_results_tables_figures_and_the_report(made):
+    folder, said, _ = made
+    assert f"written: {folder / 'report.html'}" in said.stdout
+    planned = plan(list(TABLES), SCALES["quick"])
+    assert all((folder / "experiments" / f"{e.name}.json").exists() for e in planned)
+    assert f"{len(planned)} of {len(planned)}" in said.stderr
+    written = json.loads((folder / "tables.json").read_text())
+    assert [t["name"] for t in written["tables"]] == [*TABLES, "published"]
+    for name in (*TABLES, "published"):
+        assert (folder / "tables" / f"{name}.md").read_text().startswith("|")
+    for name in (
+        *("mse_vs_n", "parameters_vs_n", "error_vs_horizon"),
+        *("learning_curves", "forecasts", "attention"),
+    ):
+        assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (folder / "figures" / f"{name}.svg").read_text()
+    assert "Commands" in written["facts"]
+
+
+def test_last_frame_and_straight_line_are_in_every_table(made):
+    folder = made[0]
+    for name in TABLES:
+        text = (folder / "tables" / f"{name}.md").read_text()
+        assert "| last frame |" in text
+        assert "| straight line |" in text
+
+
+def test_what_the_audit_makes_says_so(made):
+    folder, _, audit = made
+    results = list((folder / "experiments").glob("*zero*.json"))
+    assert len(results) == 10
+    assert all(json.loads(path.read_text())["audit"] == "zero targets" for path in results)
+    assert "AUDIT" in (folder / "tables" / "published.md").read_text()
+    # The true task's trials are used, not made again.
+    assert "trial" not in audit.stderr
+
+
+def test_scenes_are_the_windows_that_were_tested(made):
+    text = (made[0] / "report.html").read_text()
+    (data,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)
+    scenes = json.loads(data)["scenes"]
+    result = json.loads((made[0] / "experiments" / "n5-h10000--set--seed0.json").read_text())
+    for scene, truth in zip(scenes, result["shown"]["true"], strict=True):
+        flat = [c for x in scene["x"][-1] for c in x]
+        assert flat == pytest.approx([c for x in truth for c in x], abs=1e-3)
+        assert {"SET", "LSTM", "EGNN", "MLP", "Linear"} == set(scene["forecasts"])
+        assert list(scene["forecasts"]["SET"]) == ["190", "1090", "3090", "10090"]
+
+
+def test_what_is_there_is_not_made_again(made):
+    folder = made[0]
+    times = {p: p.stat().st_mtime_ns for p in (folder / "experiments").iterdir()}
+    said = spacetime(folder, "baselines")
+    assert "test MSE" not in said.stderr
+    assert times == {p: p.stat().st_mtime_ns for p in (folder / "experiments").iterdir()}
+
+
+def test_one_missing_result_is_made_alone(made, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(made[0], folder)
+    (folder / "experiments" / "n5-h10000--egnn--seed1.json").unlink()
+    shutil.rmtree(folder / "runs" / "n5-h10000--egnn--seed1")
+    said = spacetime(folder, "baselines", "--workers", "1")
+    assert re.findall(r"n5-\S+: test MSE", said.stderr) == ["n5-h10000--egnn--seed1: test MSE"]
+    (one, other) = (
+        json.loads((f / "experiments" / "n5-h10000--egnn--seed1.json").read_text())
+        for f in (made[0], folder)
+    )
+    assert one["test"] == other["test"]  # one seed fixes everything
+
+
+def test_stopped_it_says_how_to_go_on_and_does(made, tmp_path):
+    """SIGTERM, as a batch system sends it, in the middle."""
+    command = [sys.executable, "-m", "spacetime_en", "reproduce", "n20", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    line = process.stderr.readline()  # the first result
+    assert line.startswith("1 of ")
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert rest.endswith("stopped; the same command goes on from here\n")
+    done = len(list((tmp_path / "experiments").iterdir()))
+    again = spacetime(tmp_path, "n20")
+    assert f"{done + 1} of " in again.stderr
+    assert "\n1 of " not in "\n" + again.stderr
+
+
+def test_an_experiment_that_fails_is_named_and_the_others_are_kept(made, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(made[0], folder)
+    name = "n5-h10000--mlp--seed0"
+    (folder / "experiments" / f"{name}.json").unlink()
+    shutil.rmtree(folder / "runs" / name)
+    (folder / "runs" / name).write_text("in the way")
+    said = spacetime(folder, "baselines", check=False)
+    assert said.returncode == 1
+    assert f"1 experiment(s) failed: {name}: " in said.stderr
+    assert "is a file" in said.stderr
+    assert (folder / "report.html").exists()
+
+
+def test_a_process_that_dies_is_named(made, tmp_path):
+    command = [sys.executable, "-m", "spacetime_en", "reproduce", "n20", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--workers", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    process.stderr.readline()
+    children = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True
+    ).stdout
+    (worker,) = re.findall(r"(\d+) .*spawn_main", children)
+    subprocess.run(["kill", "-9", worker], check=True)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "its process died (exit code -9)" in said
+    assert "the same command goes on" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["baseline"], "baselines"),
+        (["--scale", "huge"], "quick"),
+        (["--targets", "none"], "zero"),
+    ],
+)
+def test_bad_choices_name_the_good_ones(monkeypatch, capsys, tmp_path, arguments, sentence):
+    monkeypatch.setattr(sys, "argv", ["spacetime", "reproduce", "--out", str(tmp_path), *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert sentence in str(stop.value) + capsys.readouterr().err
+    assert not any(tmp_path.iterdir())

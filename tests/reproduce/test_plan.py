@@ -1,0 +1,100 @@
+"""What is trained, on what, for how long: the same care for every model."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from spacetime_en.errors import InputError
+from spacetime_en.nn.presets import build_model
+from spacetime_en.reproduce.plan import (
+    ABLATION,
+    BASELINES,
+    MODELS,
+    SCALES,
+    TABLES,
+    Data,
+    Experiment,
+    plan,
+    table,
+)
+from spacetime_en.training.settings import PAPER
+
+CPU, PAPERS = SCALES["cpu"], SCALES["paper"]
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("zero", [False, True])
+def test_every_experiment_comes_once_under_a_name_of_its_own_after_its_trials(scale, zero):
+    planned = plan(list(TABLES), scale, zero)
+    assert len({e.name for e in planned}) == len(set(planned)) == len(planned)
+    for place, experiment in enumerate(planned):
+        assert set(experiment.trials(scale)) <= set(planned[:place])
+
+
+def test_the_tables_are_those_of_the_issue():
+    seeds = CPU.seeds
+    assert len(seeds) == 3
+    for name, data in {"baselines": Data(), "noisy": Data(noisy=True)}.items():
+        wanted = {Experiment(data, model, seed) for model in BASELINES for seed in seeds}
+        assert wanted <= set(table(name, CPU))
+    for nodes in (20, 30):
+        assert {e.data for e in table(f"n{nodes}", CPU)} == {Data(nodes)}
+    assert {e.data.horizon for e in table("horizons", CPU)} == {100, 1000, 3000, 10_000}
+    changed = [MODELS[model].settings for model in ABLATION]
+    assert {s.get("adjacency") for s in changed} >= {"nodes", "edges"}
+    assert {"causal": True} in changed
+    assert {"spatial": False} in changed
+    assert {e.seed for e in table("ablation", CPU) if e.model == "no-spatial"} == {0}
+
+
+def test_at_cpu_scale_every_model_has_the_same_data_budget_batch_and_rates():
+    for name in TABLES:
+        configs = [e.config(CPU, 1e-3) for e in table(name, CPU) if e.model != "linear"]
+        alike = [
+            dataclasses.replace(c.training, lr=1.0, seed=0, validate_every=None) for c in configs
+        ]
+        assert len(set(alike)) == 1
+        by_data = {}
+        for experiment, config in zip(
+            (e for e in table(name, CPU) if e.model != "linear"), configs, strict=True
+        ):
+            assert by_data.setdefault(experiment.data, config.task) == config.task
+    for model in BASELINES:
+        trials = Experiment(Data(20), model).trials(CPU)
+        assert [t.rate for t in trials] == list(CPU.rates)
+        assert {t.data for t in trials} == {Data()}
+
+
+def test_architectures_at_cpu_and_paper_scale_are_the_papers():
+    counts = {"set": 796_058, "lstm": 826_313, "egnn": 100_612, "mlp": 67_718, "linear": 3}
+    counts |= {"nonequivariant": 796_244, "adjacency-flattened": 810_458, "no-temporal": 796_049}
+    for scale in (CPU, PAPERS):
+        for model, count in counts.items():
+            config = Experiment(Data(), model).config(scale, None)
+            with torch.device("meta"):
+                built = build_model(config.preset, nodes=5, **config.model)
+            assert sum(p.numel() for p in built.parameters()) == count
+
+
+def test_paper_scale_has_the_papers_rates_batches_and_data():
+    for model in BASELINES:
+        config = Experiment(Data(), model).config(PAPERS, None)
+        for key, value in PAPER[MODELS[model].preset].items():
+            assert getattr(config.training, key) == value
+        assert config.task["counts"] == (16_000, 2_000, 2_000)
+        assert config.task["horizon"] == 10_000
+        assert Experiment(Data(), model).trials(PAPERS) == ()
+
+
+def test_the_audit_is_one_seed_of_the_same_models_on_zero_targets():
+    audited = table("baselines", CPU, zero=True)
+    assert [(e.model, e.seed) for e in audited] == [(model, 0) for model in BASELINES]
+    assert {e.config(CPU, 1e-3).task["targets"] for e in audited} == {"zero"}
+    trials = [trial for e in audited for trial in e.trials(CPU)]
+    assert {t.data for t in trials} == {Data()}  # rates are chosen on the true task
+
+
+def test_an_unknown_table_gets_a_suggestion():
+    with pytest.raises(InputError, match="baselines"):
+        table("baseline", CPU)

@@ -1,0 +1,140 @@
+"""Tables from results: what is printed is what was measured."""
+
+import json
+
+import pytest
+
+from spacetime_en.reproduce.experiment import path_of
+from spacetime_en.reproduce.plan import SCALES, Data, Experiment
+from spacetime_en.reproduce.tables import Results, make_tables, number
+
+SCALE = SCALES["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3.21456, "3.21"),
+        (0.0123, "0.0123"),
+        (16.2, "16.2"),
+        (1.2e-7, "1.2e-07"),
+        (0.0, "0"),
+        (1234.5, "1,234"),
+        (123456.0, "123,456"),
+        (4.2e30, "4.2e+30"),
+        (None, "–"),
+    ],
+)
+def test_numbers_are_short_and_never_lose_their_size(value, text):
+    assert number(value) == text
+
+
+def errors(mean):
+    return {"mean": mean, "median": mean / 2, "p90": 2 * mean}
+
+
+def write(folder, experiment, mean, **more):
+    both = {"position_mse": errors(mean), "velocity_mse": errors(mean / 10)}
+    trivial = errors(20.0) | {"position_mse": errors(20.0), "velocity_mse": errors(0.5)}
+    names = ("last_frame", "straight_line", "least_squares_line")
+    result = {
+        "rate": 1e-3,
+        "settings": {"task": {"counts": [16_000, 2_000, 2_000]}},
+        "training": {"seconds": 300.0, "samples": 32_000, "val_mse": mean, "curve": []},
+        "test": both
+        | dict.fromkeys(names, trivial)
+        | {
+            "parameters": 796_058,
+            "equivariance_error": {"translation": 1e-7, "rotation": 2e-7, "permutation": 0.0},
+        },
+        "clean": dict.fromkeys(("model", *names), both),
+    } | more
+    path = path_of(folder, experiment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result))
+
+
+def tables(folder):
+    return {table.name: table for table in make_tables(Results(folder, SCALE))}
+
+
+def row(table, label):
+    cells = dict(table.rows)[label]
+    return dict(zip(table.columns, cells, strict=True))
+
+
+def test_seeds_become_mean_and_standard_deviation(tmp_path):
+    for seed, mean in enumerate((3.0, 4.0, 5.0)):
+        write(tmp_path, Experiment(Data(), "set", seed), mean)
+    table = tables(tmp_path)["baselines"]
+    cells = row(table, "SET")
+    assert cells["position MSE"].text == "4 ± 1"
+    assert cells["position MSE"].value == 4
+    assert cells["published"].text == "1.25e-10"
+    assert cells["training"].text == "5.0 min"
+    assert cells["samples"].text == "32,000"
+    assert cells["equivariance error"].text == "2e-07"
+    assert row(table, "last frame")["position MSE"].value == 20
+    assert row(table, "straight line")["velocity MSE"].value == 0.5
+    assert table.notes == [
+        "Mean ± standard deviation over 3 seeds. Passes over the training data: SET 2."
+    ]
+
+
+def test_tables_show_what_there_is_and_no_more(tmp_path):
+    assert tables(tmp_path) == {}
+    write(tmp_path, Experiment(Data(30), "egnn"), 5.0)
+    found = tables(tmp_path)
+    assert list(found) == ["n30"]
+    assert [label for label, _ in found["n30"].rows] == ["EGNN", "last frame", "straight line"]
+    assert row(found["n30"], "EGNN")["position MSE"].text == "5"
+
+
+def test_the_ablation_is_relative_to_set(tmp_path):
+    write(tmp_path, Experiment(Data(), "set"), 4.0)
+    write(tmp_path, Experiment(Data(), "causal"), 6.0)
+    table = tables(tmp_path)["ablation"]
+    assert row(table, "causal")["ratio to SET"].text == "1.50×"
+    assert row(table, "causal")["validation MSE"].value == 6.0
+
+
+def test_the_noisy_table_has_both_targets_and_the_floor(tmp_path):
+    clean = {"position_mse": errors(12.0), "velocity_mse": errors(0.3)}
+    names = ("model", "last_frame", "straight_line", "least_squares_line")
+    experiment = Experiment(Data(noisy=True), "mlp")
+    write(tmp_path, experiment, 12.5, clean=dict.fromkeys(names, clean))
+    table = tables(tmp_path)["noisy"]
+    assert row(table, "MLP")["noisy target: MSE"].value == 12.5
+    assert row(table, "MLP")["clean target: MSE"].value == 12.0
+    assert row(table, "floor, about")["clean target: MSE"].value == 10.6
+    assert row(table, "floor, about")["noisy target: MSE"].value == pytest.approx(11.1)
+    assert "least squares line" in dict(table.rows)
+
+
+def test_horizons_stand_beside_each_other(tmp_path):
+    write(tmp_path, Experiment(Data(horizon=100), "set"), 1e-4)
+    write(tmp_path, Experiment(Data(), "set"), 4.0)
+    cells = row(tables(tmp_path)["horizons"], "SET")
+    assert [cell.text for cell in cells.values()] == ["1.0e-04 (5.0e-05)", "–", "–", "4 (2)"]
+
+
+def test_the_audit_shows_the_bound_for_whoever_it_binds(tmp_path):
+    bound = {"audit": "zero targets", "centroid_variance": 0.199}
+    write(tmp_path, Experiment(Data(zero=True), "set"), 0.201, **bound)
+    write(tmp_path, Experiment(Data(noisy=True, zero=True), "set"), 0.69, **bound)
+    write(tmp_path, Experiment(Data(), "set"), 4.0)
+    table = tables(tmp_path)["published"]
+    cells = row(table, "SET")
+    assert cells["zero targets"].value == 0.201
+    assert cells["bound"].value == 0.199
+    assert cells["true targets"].value == 4.0
+    assert cells["zero targets with noise"].value == 0.69
+    assert any("AUDIT" in note for note in table.notes)
+
+
+def test_markdown_has_a_line_for_every_row(tmp_path):
+    write(tmp_path, Experiment(Data(20), "set"), 4.0)
+    lines = tables(tmp_path)["n20"].to_markdown().splitlines()
+    assert lines[0].startswith("|  | parameters | published | position MSE |")
+    assert lines[2].startswith("| SET | 796,058 | 5.72e-11 | 4 | 2 | 8 |")
+    assert len({line.count("|") for line in lines[:5]}) == 1
