@@ -80,7 +80,7 @@ def test_noise_has_its_variance_its_seed_and_is_the_same_in_every_window():
     against_truth = Windows(t, 2, 10, 10, noise=0.5, targets="clean")
     assert torch.equal(against_truth[7][1].x, clean[1].x[7:8])
     assert torch.equal(against_truth[7][0].x, noisy[7][0].x)
-    with pytest.raises(InputError, match="targets: expected 'observed' or 'clean'"):
+    with pytest.raises(InputError, match="targets: expected one of observed, clean, zero"):
         Windows(t, 2, 10, 10, targets="true")
 
 
@@ -128,3 +128,13 @@ def test_many_nodes_with_few_neighbours_need_no_matrix():
 def test_one_rule_for_neighbours():
     with pytest.raises(InputError, match=r"radius, k: .* give only that"):
         Windows(crowd(), 2, 1, 1, radius=1.0, k=3)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_zero_targets_are_zero_and_carry_the_noise_of_an_observation(noise):
+    t = simulate("charged", 200, save=[0, 10, 20], seed=3)
+    zero = Windows(t, 2, 10, 10, noise=noise, targets="zero")[:]
+    true = Windows(t, 2, 10, 10, noise=noise)[:]
+    assert torch.equal(zero[0].x, true[0].x)  # what is seen is the same
+    assert zero[1].x.square().mean() == pytest.approx(noise, rel=0.1)
+    assert zero[1].v.square().mean() == pytest.approx(noise, rel=0.1)

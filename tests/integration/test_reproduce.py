@@ -11,26 +11,7 @@ import pytest
 
 from spacetime_en.cli import main
 from spacetime_en.reproduce.plan import SCALES, TABLES, plan
-
-
-def spacetime(folder, *arguments, check=True):
-    """A process of its own, as a user starts it."""
-    command = [sys.executable, "-m", "spacetime_en", "reproduce", "--out", str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    if check:
-        assert done.returncode == 0, done.stderr
-    return done
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Everything at scale quick, the audit too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPACETIME_EN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        folder = tmp_path_factory.mktemp("reproduce")
-        said = spacetime(folder)
-        audit = spacetime(folder, "--targets", "zero")
-        yield folder, said, audit
+from tests.integration.conftest import reproduce
 
 
 def test_it_writes_results_tables_figures_and_the_report(made):
@@ -85,7 +66,7 @@ def test_scenes_are_the_windows_that_were_tested(made):
 def test_what_is_there_is_not_made_again(made):
     folder = made[0]
     times = {p: p.stat().st_mtime_ns for p in (folder / "experiments").iterdir()}
-    said = spacetime(folder, "baselines")
+    said = reproduce(folder, "baselines")
     assert "test MSE" not in said.stderr
     assert times == {p: p.stat().st_mtime_ns for p in (folder / "experiments").iterdir()}
 
@@ -95,7 +76,7 @@ def test_one_missing_result_is_made_alone(made, tmp_path):
     shutil.copytree(made[0], folder)
     (folder / "experiments" / "n5-h10000--egnn--seed1.json").unlink()
     shutil.rmtree(folder / "runs" / "n5-h10000--egnn--seed1")
-    said = spacetime(folder, "baselines", "--workers", "1")
+    said = reproduce(folder, "baselines", "--workers", "1")
     assert re.findall(r"n5-\S+: test MSE", said.stderr) == ["n5-h10000--egnn--seed1: test MSE"]
     (one, other) = (
         json.loads((f / "experiments" / "n5-h10000--egnn--seed1.json").read_text())
@@ -115,7 +96,7 @@ def test_stopped_it_says_how_to_go_on_and_does(made, tmp_path):
     assert process.returncode == 130
     assert rest.endswith("stopped; the same command goes on from here\n")
     done = len(list((tmp_path / "experiments").iterdir()))
-    again = spacetime(tmp_path, "n20")
+    again = reproduce(tmp_path, "n20")
     assert f"{done + 1} of " in again.stderr
     assert "\n1 of " not in "\n" + again.stderr
 
@@ -127,7 +108,7 @@ def test_an_experiment_that_fails_is_named_and_the_others_are_kept(made, tmp_pat
     (folder / "experiments" / f"{name}.json").unlink()
     shutil.rmtree(folder / "runs" / name)
     (folder / "runs" / name).write_text("in the way")
-    said = spacetime(folder, "baselines", check=False)
+    said = reproduce(folder, "baselines", check=False)
     assert said.returncode == 1
     assert f"1 experiment(s) failed: {name}: " in said.stderr
     assert "is a file" in said.stderr

@@ -2,11 +2,13 @@
 
 import copy
 import dataclasses
+import itertools
 import math
 import os
 import signal
 import types
 from pathlib import Path
+from typing import ClassVar
 
 import lightning.pytorch as pl
 import pytest
@@ -16,7 +18,14 @@ from lightning.pytorch.loggers import CSVLogger
 from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
 from spacetime_en.data import Trajectories, load_task
 from spacetime_en.data.tasks import Task
-from spacetime_en.training import DivergenceError, Interrupted, State, TrainingSettings, fit
+from spacetime_en.training import (
+    DivergenceError,
+    Interrupted,
+    State,
+    TrainingSettings,
+    fit,
+    module,
+)
 from spacetime_en.training.batches import Batches, mixed
 
 SIZE = {"hidden": 8, "layers": 1, "blocks": 2}
@@ -200,6 +209,73 @@ def test_gradients_that_are_nan_never_reach_the_weights(tiny_task):
     with pytest.raises(DivergenceError, match=r"at step 2 .* a gradient is NaN or infinite"):
         fit(model, tiny_task, SETTINGS, callbacks=[Spoil()], display=False)
     assert all(w.isfinite().all() for w in weights(model).values())
+
+
+class SpoilSteps(pl.Callback):
+    """A batch or a gradient that is NaN, at some steps."""
+
+    def __init__(self, *steps, gradient=False):
+        self.steps, self.gradient = steps, gradient
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if module.progress.step in self.steps and not self.gradient:
+            batch.graph.x[0, 0, 0, 0] = torch.nan
+
+    def on_before_optimizer_step(self, trainer, module, optimizer):
+        if module.progress.step in self.steps and self.gradient:
+            next(module.model.parameters()).grad[0] = torch.nan
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_steps_that_blow_up_are_left_out_if_that_is_allowed(tiny_task, gradient):
+    class Watch(pl.Callback):
+        after: ClassVar = []
+
+        def on_train_batch_end(self, trainer, module, *args):
+            self.after.append(weights(module.model))
+
+    task, model = copy.deepcopy(tiny_task), small(tiny_task)
+    Watch.after.clear()
+    spoil = SpoilSteps(0, 3, 4, gradient=gradient)
+    progress = fit(model, task, SETTINGS, skip=2, callbacks=[spoil, Watch()], display=False)
+    assert (progress.step, progress.skipped) == (7, 3)
+    same = [all(torch.equal(a[k], b[k]) for k in a) for a, b in itertools.pairwise(Watch.after)]
+    assert same == [False, False, True, True, False, False]
+    assert all(w.isfinite().all() for w in weights(model).values())
+
+
+def test_too_many_in_a_row_is_divergence_also_across_an_interruption(tiny_task):
+    task, kept = copy.deepcopy(tiny_task), States()
+    spoil = SpoilSteps(2, 3, 4)
+    with pytest.raises(DivergenceError, match=r"at step 4 .* \(skip, now 2\)"):
+        fit(small(task), task, SETTINGS, skip=2, callbacks=[spoil], keep=kept, display=False)
+    state = kept[-1][0]
+    assert (state.progress.step, state.progress.skipped_in_a_row) == (3, 1)
+    task = copy.deepcopy(tiny_task)
+    with pytest.raises(DivergenceError, match="at step 4"):
+        fit(small(task), task, SETTINGS, skip=2, state=state, callbacks=[spoil], display=False)
+
+
+def test_a_validation_that_blows_up_is_never_the_best(tiny_task):
+    class Spoil(pl.Callback):
+        def on_validation_batch_start(self, trainer, module, batch, batch_idx):
+            if module.progress.step == 3:
+                batch.graph.x[0, 0, 0, 0] = torch.nan
+
+    task = copy.deepcopy(tiny_task)
+    progress = fit(small(task), task, SETTINGS, skip=2, callbacks=[Spoil()], display=False)
+    assert progress.best_step in (6, 7)
+    assert progress.best < float("inf")
+
+
+def test_a_budget_of_processor_time_goes_by_the_processors_clock(tiny_task, monkeypatch):
+    seconds = itertools.count()
+    clocks = types.SimpleNamespace(process_time=lambda: next(seconds), monotonic=lambda: 0.0)
+    monkeypatch.setattr(module, "time", clocks)
+    short = dataclasses.replace(SETTINGS, max_time="4s", clock="cpu")
+    assert fit(small(tiny_task), tiny_task, short, display=False).step < 7
+    on_the_wall = dataclasses.replace(short, clock="wall")
+    assert fit(small(tiny_task), tiny_task, on_the_wall, display=False).step == 7
 
 
 def test_divergence_stops_the_run(tiny_task):

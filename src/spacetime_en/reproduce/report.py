@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from spacetime_en.files import replace_whole
-from spacetime_en.reproduce.curves import make_panels
+from spacetime_en.reproduce.curves import Panel, make_panels
 from spacetime_en.reproduce.experiment import Result
 from spacetime_en.reproduce.figures import plot_attention, plot_panel, plot_scenes
 from spacetime_en.reproduce.plan import TABLES as NAMES
 from spacetime_en.reproduce.plan import Data, Experiment, Scale, plan
 from spacetime_en.reproduce.scenes import make_scenes
-from spacetime_en.reproduce.tables import Results, make_tables
+from spacetime_en.reproduce.tables import Results, Table, make_tables
 
 
 def write_report(folder: Path, scale: Scale) -> Path:
@@ -29,6 +30,7 @@ def write_report(folder: Path, scale: Scale) -> Path:
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     for table in tables:
         _write(folder / "tables" / f"{table.name}.md", table.to_markdown())
+    _write(folder / "README.md", _overview(scale, facts, tables, panels))
     plain = {"facts": facts, "tables": [table.to_json() for table in tables]}
     _write(folder / "tables.json", json.dumps(plain, indent=1, ensure_ascii=False) + "\n")
     for panel in panels:
@@ -39,7 +41,7 @@ def write_report(folder: Path, scale: Scale) -> Path:
     if maps:
         plot_attention(maps, folder / "figures")
     data = {
-        "what": f"Scale “{scale.name}”: {scale.what}.",
+        "what": _what(scale),
         "facts": facts,
         "tables": [table.to_json() for table in tables],
         "panels": [asdict(panel) for panel in panels],
@@ -48,6 +50,23 @@ def write_report(folder: Path, scale: Scale) -> Path:
     }
     _write(folder / "report.html", page(data))
     return folder / "report.html"
+
+
+def _overview(
+    scale: Scale, facts: dict[str, str], tables: Sequence[Table], panels: Sequence[Panel]
+) -> str:
+    """All tables and figures on one page of Markdown."""
+    parts = [f"# The paper's experiments at scale “{scale.name}”\n\n{_what(scale)}\n"]
+    parts += [f"## {table.title}\n\n{table.to_markdown()}" for table in tables]
+    parts += ["## Figures\n"]
+    parts += [f"![{panel.title}](figures/{panel.name}.png)" for panel in panels]
+    parts += ["## How it was made\n"]
+    parts += [f"- {term}: {text}" for term, text in facts.items()]
+    return "\n".join(parts) + "\n"
+
+
+def _what(scale: Scale) -> str:
+    return f"Scale “{scale.name}”: {scale.what}."
 
 
 def page(data: dict[str, Any]) -> str:
