@@ -138,7 +138,7 @@ def _task_settings(task: Mapping[str, Any]) -> type[Any]:
     fields = []
     for function, skipped in (
         (Task.from_trajectories, ("trajectories", "name", "audit", "options")),
-        (Windows.__init__, ("self", "trajectories", "runs", "steps", "dtype")),
+        (Windows.__init__, ("self", "trajectories", "runs", "steps", "starts", "dtype")),
     ):
         hints = get_type_hints(function)
         for name, parameter in inspect.signature(function).parameters.items():

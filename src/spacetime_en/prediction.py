@@ -62,6 +62,11 @@ def predict(
         raise InputError(f"horizon_time: expected a time ahead, found {horizon_time!r}.")
     if batch_size < 1:
         raise InputError(f"batch_size: expected a positive whole number, found {batch_size!r}.")
+    if trajectories.lengths is not None:
+        raise InputError(
+            "trajectories: the runs have different lengths; forecast them one by one, or cut them "
+            "to one length."
+        )
     t, windows = trajectories, _Windows.of(trajectories, length, frame_time, last)
     S, N, n = len(windows.ends), *t.x.shape[2:]
     about = {

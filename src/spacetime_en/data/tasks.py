@@ -65,7 +65,7 @@ class Task:
             known.update(repr((w.noise, w.noise_seed, w.targets, str(w.dtype))).encode())
             if w.radius is not None or w.k is not None:
                 known.update(repr((w.radius, w.k)).encode())
-            for numbers in (w.runs, w.frames):
+            for numbers in (w.runs, w.frames, *(() if w.numbers is None else (w.numbers,))):
                 known.update(np.ascontiguousarray(numbers).data)
         return known.hexdigest()
 

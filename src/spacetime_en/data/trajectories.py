@@ -17,7 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
@@ -97,6 +97,8 @@ class Trajectories:
         meta: where the data come from: system, seed, scheme, units, version, ...
         box: periodic cell, (n, n) rows, or None.
         statistics: what the shards say of themselves, such as the drift of a simulation.
+        lengths: the number of frames of each run, (num,), if they differ: frames after them only
+            fill up the arrays. None: all frames of all runs.
     """
 
     x: Stacked
@@ -108,6 +110,7 @@ class Trajectories:
     box: NDArray[np.float64] | None = None
     statistics: tuple[dict[str, Any], ...] = ()
     checksums: tuple[str, ...] = ()  # of the shards, if it was opened from disk
+    lengths: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -130,8 +133,9 @@ class Trajectories:
         names = [*self.attributes, self.measured_velocities]
         known = hashlib.sha256(repr((self.checksums, names)).encode())
         if not self.checksums:
-            own = [self.x, self.v, self.steps, self.times, *self.attributes.values()]
-            for array in own if self.box is None else [*own, self.box]:
+            own: list[Any] = [self.x, self.v, self.steps, self.times, *self.attributes.values()]
+            own += [array for array in (self.box, self.lengths) if array is not None]
+            for array in own:
                 known.update(repr(array.shape).encode())
                 known.update(np.ascontiguousarray(array).data)
         return known.hexdigest()
@@ -218,6 +222,30 @@ class Trajectories:
             spread[name] = array
         return cls(x, v, steps, times, spread, meta, box)
 
+    @classmethod
+    def from_runs(
+        cls, runs: Sequence[Any], *, time_step: float = 1.0, **options: Any
+    ) -> Trajectories:
+        """From runs of different lengths, whose velocities are differences of their frames.
+
+        Args:
+            runs: positions of each, (T_r, N, n).
+            time_step: between frames.
+            options: ``attributes``, ``box`` and ``meta`` of :meth:`from_arrays`.
+        """
+        arrays = [np.asarray(run, dtype=float) for run in runs]
+        if not arrays or len({a.shape[1:] for a in arrays}) != 1 or min(map(len, arrays)) < 2:
+            shapes = sorted({a.shape for a in arrays})[:3]
+            raise InputError(f"runs: expected (T, N, n) with the same N, n, found {shapes}.")
+        lengths = np.array([len(a) for a in arrays])
+        longest = int(lengths.max())
+        # The last frame fills up: finite, at rest, and never part of a window.
+        filled = [np.concatenate([a, np.repeat(a[-1:], longest - len(a), axis=0)]) for a in arrays]
+        made = cls.from_arrays(
+            np.stack(filled), times=time_step * np.arange(longest, dtype=float), **options
+        )
+        return replace(made, lengths=None if (lengths == longest).all() else lengths)
+
     # --- on disk --------------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -278,6 +306,7 @@ class Trajectories:
             box,
             tuple(m["statistics"] for m in metas if m["statistics"]),
             tuple(m["checksum"] for m in metas),
+            None if spec.get("lengths") is None else np.array(spec["lengths"], dtype=np.int64),
         )
 
 
@@ -312,6 +341,8 @@ class ShardWriter:
             "box": None if part.box is None else part.box.tolist(),
             "meta": part.meta,
         }
+        if part.lengths is not None:
+            self._spec["lengths"] = part.lengths.tolist()
         for name, stacked in {"x": part.x, "v": part.v, **part.attributes}.items():
             array = np.ascontiguousarray(stacked, dtype=np.float64)
             if name not in self._files:

@@ -34,6 +34,7 @@ class Windows:
         horizon: H, steps from the last frame to the target.
         runs: the trajectories used, (R,); None: all.
         steps: (first, last) step that windows may touch, target included; None: all.
+        starts: which windows, as pairs (run, step of the first frame), (W, 2); None: all that fit.
         noise: variance of Gaussian noise on every observed position and velocity.
         noise_seed: of the noise, apart from the seed of the trajectories.
         targets: ``"observed"``, with noise like all the rest, or ``"clean"``. ``"zero"`` is for
@@ -53,6 +54,7 @@ class Windows:
         *,
         runs: NDArray[np.int64] | None = None,
         steps: tuple[int, int] | None = None,
+        starts: NDArray[np.int64] | None = None,
         noise: float = 0.0,
         noise_seed: int = 0,
         targets: Targets = "observed",
@@ -96,9 +98,38 @@ class Windows:
                 f"{horizon} steps later fits the {len(have)} frames at steps {have[0]} to "
                 f"{have[-1]}; use fewer frames, another stride or a nearer horizon."
             )
+        # Numbers of windows in the grid of all runs and starts; None: the whole grid.
+        self.numbers = self._chosen(starts)
+
+    def _chosen(self, starts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+        """The windows that are wanted and, in runs of different lengths, inside their run."""
+        lengths = self.trajectories.lengths
+        count = len(self.frames)
+        if starts is None:
+            if lengths is None:
+                return None
+            inside = self.frames[None, :, -1] < lengths[self.runs][:, None]  # (R, S)
+            if not inside.any():
+                raise InputError("windows: no run is long enough; use fewer frames or a horizon.")
+            return np.flatnonzero(inside)
+        starts = np.asarray(starts)
+        first = {int(s): i for i, s in enumerate(self.trajectories.steps[self.frames[:, 0]])}
+        place = {int(run): i for i, run in enumerate(self.runs)}
+        numbers = []
+        for run, step in starts.reshape(-1, 2).tolist():
+            at = first.get(step)
+            if run not in place or at is None:
+                raise InputError(f"starts: no window starts at step {step} of run {run}.")
+            if lengths is not None and self.frames[at, -1] >= lengths[run]:
+                raise InputError(
+                    f"starts: the window at step {step} of run {run} does not end in it; the run "
+                    f"has {lengths[run]} frames."
+                )
+            numbers.append(place[run] * count + at)
+        return np.array(numbers)
 
     def __len__(self) -> int:
-        return len(self.runs) * len(self.frames)
+        return len(self.runs) * len(self.frames) if self.numbers is None else len(self.numbers)
 
     def __getitem__(
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
@@ -136,6 +167,7 @@ class Windows:
             index: which windows, (b,); None: all.
         """
         index = np.arange(len(self)) if index is None else index
+        index = index if self.numbers is None else self.numbers[index]
         return self.runs[index // len(self.frames)], self.frames[index % len(self.frames)]
 
     def _read(self, index: NDArray[np.int64]) -> tuple[SpacetimeGraph, Forecast]:

@@ -7,6 +7,7 @@
 | ``.h5``, ``.hdf5``, ``.h5md`` in the H5MD layout | :mod:`h5md` | the extra ``h5md`` |
 | ``.xyz``, ``.extxyz``, ``.traj``, ``.lammpstrj``, ... | :mod:`atoms` | the extra ``ase`` |
 | ``.dcd``, ``.xtc``, ``.trr``, ... and a topology | :mod:`molecules` | extra ``mdanalysis`` |
+| a folder or ``.tar.gz`` of ``.asf`` and ``.amc`` (CMU motion capture) | :mod:`mocap` | |
 | a folder written by this package | ``Trajectories.open`` | |
 """
 
@@ -27,6 +28,7 @@ _BY_ENDING = {
     ".h5": ("h5md", "read_h5md"),
     ".hdf5": ("h5md", "read_h5md"),
     ".h5md": ("h5md", "read_h5md"),
+    **dict.fromkeys((".tar", ".tgz", ".gz"), ("mocap", "read_mocap")),
     **dict.fromkeys((".dcd", ".xtc", ".trr", ".nc", ".ncdf"), ("molecules", "read_mdanalysis")),
     **dict.fromkeys(
         (".xyz", ".extxyz", ".traj", ".lammpstrj", ".dump", ".vasp", ".xdatcar"),
@@ -48,7 +50,8 @@ def read(path: str | os.PathLike[str], **options: Any) -> Trajectories:
     if path.is_dir():
         if any(path.glob("shard-*-of-*")):
             return Trajectories.open(path)
-        reader = _load("arrays", "read_npy_folder")
+        motion = any(path.rglob("*.[aA][mM][cC]"))
+        reader = _load("mocap", "read_mocap") if motion else _load("arrays", "read_npy_folder")
     elif path.suffix.lower() in _BY_ENDING:
         reader = _load(*_BY_ENDING[path.suffix.lower()])
     else:

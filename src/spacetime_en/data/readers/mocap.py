@@ -1,0 +1,289 @@
+"""Motion capture in Acclaim's ASF/AMC format, as the CMU database has it.
+
+A skeleton (``.asf``) is a tree of bones, each with a direction, a length and the frame of its own
+angles; a motion (``.amc``) has, frame by frame, the root's place and the angles of every joint.
+Forward kinematics makes positions of them: with C the rotation of a bone's frame and R that of its
+angles, a bone turns by M = M_parent C R C^-1 and ends at x = x_parent + length M direction.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.errors import InputError
+
+FRAMES_PER_SECOND = 120  # of the CMU database
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Bone:
+    """A bone, and the joint at its end.
+
+    Args:
+        name: of both.
+        direction: unit vector from the joint before it, in the pose of the skeleton file, (3,).
+        length: in the file's unit.
+        axis: rotation of its own frame, (3, 3).
+        dof: the angles that a motion gives, such as ``("rx", "rz")``.
+    """
+
+    name: str
+    direction: Floats
+    length: float
+    axis: Floats
+    dof: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """Bones and how they hang together.
+
+    Args:
+        bones: by name, in the file's order; the root is not among them.
+        parents: of every bone but the root, by name.
+        order: of the root's numbers in a motion, such as ``TX TY TZ RX RY RZ``.
+        axis: rotation of the root's frame, (3, 3).
+        degrees: whether angles are in degrees.
+    """
+
+    bones: dict[str, Bone]
+    parents: dict[str, str]
+    order: tuple[str, ...]
+    axis: Floats
+    degrees: bool = True
+
+    @property
+    def joints(self) -> list[str]:
+        """The names of the joints, the root first."""
+        return ["root", *self.bones]
+
+    @property
+    def edges(self) -> list[tuple[int, int]]:
+        """Pairs of joints that a bone connects, (child, parent)."""
+        place = {name: i for i, name in enumerate(self.joints)}
+        return [(place[name], place[self.parents[name]]) for name in self.bones]
+
+    def positions(self, motion: dict[str, Floats]) -> Floats:
+        """The joints' positions, (T, 31, 3) for the CMU skeleton, from the numbers of a motion."""
+        root = dict(zip(self.order, motion["root"].T, strict=True))
+        x = {"root": np.stack([root[f"T{k}"] for k in "XYZ"], axis=-1)}  # (T, 3)
+        turns = self._rotation([root[f"R{k}"] for k in "XYZ"])
+        m = {"root": self.axis @ turns @ self.axis.T}  # (T, 3, 3)
+        for name in self._from_the_root():
+            bone, parent = self.bones[name], self.parents[name]
+            given = dict(zip(bone.dof, motion[name].T, strict=True)) if bone.dof else {}
+            still = np.zeros(len(x["root"]))
+            turns = self._rotation([given.get(f"r{k}", still) for k in "xyz"])
+            m[name] = m[parent] @ bone.axis @ turns @ bone.axis.T
+            x[name] = x[parent] + bone.length * (m[name] @ bone.direction)
+        return np.stack([x[name] for name in self.joints], axis=1)
+
+    def _rotation(self, angles: list[Floats]) -> Floats:
+        return rotation(*(np.deg2rad(a) if self.degrees else a for a in angles))
+
+    def _from_the_root(self) -> Iterator[str]:
+        """Every bone after its parent."""
+        known, left = {"root"}, list(self.bones)
+        while left:
+            ready = [name for name in left if self.parents.get(name) in known]
+            if not ready:
+                raise InputError(f"hierarchy: {left[0]} does not hang on the root.")
+            yield from ready
+            known |= set(ready)
+            left = [name for name in left if name not in known]
+
+
+def rotation(x: Floats, y: Floats, z: Floats) -> Floats:
+    """Turn about x, then about y, then about z: R_z R_y R_x, (..., 3, 3)."""
+    (cx, sx), (cy, sy), (cz, sz) = ((np.cos(a), np.sin(a)) for a in (x, y, z))
+    rows = [
+        [cz * cy, cz * sy * sx - sz * cx, cz * sy * cx + sz * sx],
+        [sz * cy, sz * sy * sx + cz * cx, sz * sy * cx - cz * sx],
+        [-sy, cy * sx, cy * cx],
+    ]
+    return np.stack([np.stack(np.broadcast_arrays(*row), axis=-1) for row in rows], axis=-2)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def parse_asf(text: str, where: str = "asf") -> Skeleton:
+    """The skeleton in the text of an ``.asf`` file."""
+    sections = _sections(text)
+    try:
+        units = dict(line.split(None, 1) for line in sections["units"])
+        degrees = units.get("angle", "deg").strip() == "deg"
+        root = dict(line.split(None, 1) for line in sections["root"])
+        bones = {}
+        for block in _blocks(sections["bonedata"]):
+            named = dict(line.split(None, 1) for line in block if line[0].isalpha())
+            axis = [float(a) for a in named["axis"].split()[:3]]
+            bone = Bone(
+                named["name"].strip(),
+                np.array([float(c) for c in named["direction"].split()]),
+                float(named["length"]),
+                _frame(axis, degrees),
+                tuple(d for d in named.get("dof", "").lower().split() if d.startswith("r")),
+            )
+            bones[bone.name] = bone
+        parents: dict[str, str] = {}
+        for line in next(_blocks(sections["hierarchy"])):
+            parent, *children = line.split()
+            parents |= dict.fromkeys(children, parent)
+        orientation = [float(a) for a in root["orientation"].split()]
+        order = tuple(root["order"].upper().split())
+    except (KeyError, ValueError, IndexError, StopIteration) as error:
+        raise InputError(f"{where}: is no ASF skeleton ({error}).") from None
+    return Skeleton(bones, parents, order, _frame(orientation, degrees), degrees)
+
+
+def parse_amc(text: str, where: str = "amc") -> dict[str, Floats]:
+    """The numbers of every joint in the text of an ``.amc`` file, by name, each (T, k)."""
+    found: dict[str, list[list[float]]] = {}
+    frames = 0
+    try:
+        for line in text.splitlines():
+            words = line.split()
+            if not words or words[0][0] in "#:":
+                continue
+            if len(words) == 1:
+                frames += int(words[0]) > 0  # the number of the next frame
+                continue
+            found.setdefault(words[0], []).append([float(w) for w in words[1:]])
+        motion = {name: np.array(rows) for name, rows in found.items()}
+    except ValueError as error:
+        raise InputError(f"{where}: is no AMC motion ({error}).") from None
+    if frames == 0 or any(rows.shape != (frames, rows.shape[-1]) for rows in motion.values()):
+        raise InputError(f"{where}: is no AMC motion, or cut off: frames of different joints.")
+    return motion
+
+
+@dataclass
+class MotionFiles:
+    """The ASF and AMC files in a folder or a tar file, by trial.
+
+    Args:
+        path: of the folder or tar file; subjects may have folders of their own.
+    """
+
+    path: Path
+    _texts: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, text in _files(self.path):
+            self._texts[name] = text
+        if not self.trials:
+            raise InputError(f"{self.path}: holds no .amc file.")
+
+    @property
+    def trials(self) -> list[str]:
+        """Their names, such as ``35_01``, in order."""
+        return sorted(PurePosixPath(name).stem for name in self._texts if name.endswith(".amc"))
+
+    def skeleton(self, trial: str) -> Skeleton:
+        """The skeleton of a trial: that of its subject, or the only one there is."""
+        skeletons = {PurePosixPath(n).stem: n for n in self._texts if n.endswith(".asf")}
+        name = skeletons.get(trial.rsplit("_", 1)[0])
+        if name is None and len(skeletons) == 1:
+            name = next(iter(skeletons.values()))
+        if name is None:
+            raise InputError(
+                f"{self.path}: no skeleton for the trial {trial}; expected "
+                f"{trial.rsplit('_', 1)[0]}.asf."
+            )
+        return parse_asf(self._texts[name], f"{self.path}/{name}")
+
+    def positions(self, trial: str) -> Floats:
+        """The joints' positions in a trial, (T, N, 3)."""
+        names = {PurePosixPath(n).stem: n for n in self._texts if n.endswith(".amc")}
+        if trial not in names:
+            raise InputError(f"{self.path}: there is no trial {trial}.")
+        where = f"{self.path}/{names[trial]}"
+        motion = parse_amc(self._texts[names[trial]], where)
+        try:
+            return self.skeleton(trial).positions(motion)
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{where}: does not fit its skeleton ({error}).") from None
+
+
+def read_mocap(path: Path) -> Trajectories:
+    """All trials in a folder (or tar file) of ASF/AMC, as runs of one skeleton.
+
+    Positions are in the file's unit (for CMU 1 is 5.644 cm), y points up, 120 frames are a second,
+    and trials may have different lengths.
+    """
+    files = MotionFiles(path)
+    skeletons = {trial: files.skeleton(trial) for trial in files.trials}
+    first = skeletons[files.trials[0]]
+    for trial, skeleton in skeletons.items():
+        if skeleton.joints != first.joints:
+            raise InputError(f"{path}: the trial {trial} has other joints than {files.trials[0]}.")
+    motions = [files.positions(trial) for trial in files.trials]
+    meta = {
+        "source": "ASF/AMC",
+        "trials": files.trials,
+        "joints": first.joints,
+        "edges": first.edges,
+        "up": [0.0, 1.0, 0.0],
+        "time_unit": "s",
+        "length_unit": "ASF units",
+    }
+    return Trajectories.from_runs(motions, time_step=1 / FRAMES_PER_SECOND, meta=meta)
+
+
+def _files(path: Path) -> Iterator[tuple[str, str]]:
+    """Names and texts of the ASF and AMC files, wherever they are inside."""
+    wanted = (".asf", ".amc")
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
+            if file.suffix.lower() in wanted and file.is_file():
+                yield str(file.relative_to(path)).lower(), file.read_text("latin-1")
+        return
+    try:
+        with tarfile.open(path) as archive:  # read in memory: nothing is unpacked anywhere
+            for member in archive:
+                if member.isfile() and member.name.lower().endswith(wanted):
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    yield member.name.lower(), stream.read().decode("latin-1")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise InputError(f"{path}: expected a folder or a tar file of ASF/AMC ({error}).") from None
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """The lines below each ``:keyword`` of an ASF file, without comments."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        line = re.sub(r"#.*", "", line).strip()
+        if line.startswith(":"):
+            lines = found.setdefault(line[1:].split()[0].lower(), [])
+        elif line:
+            lines.append(line)
+    return found
+
+
+def _blocks(lines: list[str]) -> Iterator[list[str]]:
+    """What stands between ``begin`` and ``end``."""
+    block: list[str] = []
+    for line in lines:
+        if line == "begin":
+            block = []
+        elif line == "end":
+            yield block
+        else:
+            block.append(line)
+
+
+def _frame(angles: list[float], degrees: bool) -> Floats:
+    radians = np.deg2rad(angles) if degrees else np.array(angles)
+    return rotation(*(np.asarray(a) for a in radians))

@@ -1,0 +1,165 @@
+"""Motion capture: forward kinematics, files as they come, the measured data if they are there."""
+
+import io
+import tarfile
+
+import numpy as np
+import pytest
+
+from spacetime_en import InputError
+from spacetime_en.data import Trajectories, Windows
+from spacetime_en.data.readers import read
+from spacetime_en.data.readers.mocap import MotionFiles, parse_amc, parse_asf, rotation
+from tests.data.cmu import CMU, needs_cmu
+
+ASF = """# a skeleton of two bones
+:version 1.10
+:units
+  length 0.45
+  angle deg
+:root
+   order TX TY TZ RX RY RZ
+   axis XYZ
+   position 0 0 0
+   orientation 0 0 0
+:bonedata
+  begin
+     id 1
+     name thigh
+     direction 0 -1 0
+     length 2.0
+     axis 0 0 20 XYZ
+    dof rx ry rz
+    limits (-160.0 20.0)
+           (-70.0 70.0)
+           (-60.0 70.0)
+  end
+  begin
+     id 2
+     name shin
+     direction 0 -1 0
+     length 1.5
+     axis 90 0 0 XYZ
+    dof rx
+    limits (-10.0 170.0)
+  end
+:hierarchy
+  begin
+    root thigh
+    thigh shin
+  end
+"""
+AMC = """#!OML:ASF
+:FULLY-SPECIFIED
+:DEGREES
+1
+root 1 2 3 0 0 0
+thigh 0 0 0
+shin 0
+2
+root 1 2 3 90 0 0
+thigh 10 20 30
+shin 40
+"""
+
+
+def turn(axis, degrees):
+    """About one axis, from the definition."""
+    c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+    i, j = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
+    matrix = np.eye(3)
+    matrix[i, i] = matrix[j, j] = c
+    matrix[i, j], matrix[j, i] = -s, s
+    return matrix
+
+
+def test_rotations_are_about_x_then_y_then_z():
+    angles = np.deg2rad([10.0, 20.0, 30.0])
+    expected = turn("z", 30) @ turn("y", 20) @ turn("x", 10)
+    assert np.allclose(rotation(*angles), expected, atol=1e-15)
+
+
+def test_forward_kinematics_is_what_the_format_says():
+    x = parse_asf(ASF).positions(parse_amc(AMC))
+    assert x.shape == (2, 3, 3)
+    # Without angles: the pose of the skeleton file, moved to the root.
+    assert np.allclose(x[0], [[1, 2, 3], [1, 0, 3], [1, -1.5, 3]])
+    root = turn("x", 90)
+    own = turn("z", 20)
+    thigh = root @ own @ turn("z", 30) @ turn("y", 20) @ turn("x", 10) @ own.T
+    own = turn("x", 90)
+    shin = thigh @ own @ turn("x", 40) @ own.T
+    knee = np.array([1, 2, 3]) + 2.0 * thigh @ [0, -1, 0]
+    assert np.allclose(x[1], [[1, 2, 3], knee, knee + 1.5 * shin @ [0, -1, 0]])
+
+
+def test_a_folder_and_a_tar_file_of_it_are_runs_of_different_lengths(tmp_path):
+    folder = tmp_path / "all" / "07"
+    folder.mkdir(parents=True)
+    (folder / "07.asf").write_text(ASF)
+    (folder / "07_01.amc").write_text(AMC)
+    (folder / "07_02.AMC").write_text(AMC + AMC.split(":DEGREES\n")[1])
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "all", "all")
+    for path in (tmp_path / "all", tmp_path / "all.tar.gz"):
+        found = read(path)
+        assert found.x.shape == (2, 4, 3, 3)
+        assert found.lengths.tolist() == [2, 4]
+        assert found.meta["trials"] == ["07_01", "07_02"]
+        assert found.meta["joints"] == ["root", "thigh", "shin"]
+        assert found.meta["edges"] == [(1, 0), (2, 1)]
+        assert not found.measured_velocities
+        assert np.allclose(np.diff(found.times), 1 / 120)
+    found.save(tmp_path / "saved")
+    assert Trajectories.open(tmp_path / "saved", verify=True).lengths.tolist() == [2, 4]
+    windows = Windows(found, 2, 1, 1)
+    runs, frames = windows.places()
+    assert runs.tolist() == [1, 1]  # the first run has no third frame
+    assert frames.tolist() == [[0, 1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("asf", "amc", "sentence"),
+    [
+        ("hello", AMC, r"07.asf: is no ASF skeleton"),
+        (ASF.replace("direction 0 -1 0", "direction"), AMC, r"07.asf: is no ASF skeleton"),
+        (ASF.replace("    thigh shin\n", ""), AMC, "shin does not hang on the root"),
+        (ASF, "hello", r"07_01.amc: is no AMC motion"),
+        (ASF, AMC.replace("shin 40", "shin x"), r"07_01.amc: is no AMC motion \(could not"),
+        (ASF, AMC.replace("shin 40\n", ""), r"07_01.amc: is no AMC motion, or cut off"),
+        (ASF, AMC.replace("shin 0", "shin 0 1").replace("shin 40", "shin 0 1"), "does not fit its"),
+        (ASF, AMC.replace("shin", "toe"), r"07_01.amc: does not fit its skeleton \('shin'\)"),
+        (None, AMC, r"no skeleton for the trial 07_01; expected 07.asf"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path, asf, amc, sentence):
+    if asf is not None:
+        (tmp_path / "07.asf").write_text(asf)
+    (tmp_path / "07_01.amc").write_text(amc)
+    with pytest.raises(InputError, match=sentence):
+        read(tmp_path)
+
+
+def test_archives_of_something_else_are_refused(tmp_path):
+    (tmp_path / "a.tar.gz").write_bytes(b"hello")
+    with pytest.raises(InputError, match="expected a folder or a tar file"):
+        read(tmp_path / "a.tar.gz")
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        info = tarfile.TarInfo("x.txt")
+        info.size = 2
+        archive.addfile(info, io.BytesIO(b"hi"))
+    with pytest.raises(InputError, match=r"b.tar: holds no .amc file"):
+        read(tmp_path / "b.tar")
+
+
+@needs_cmu
+@pytest.mark.parametrize("motion", ["walk", "run", "basketball"])
+def test_the_raw_files_give_the_arrays_of_the_benchmarks(motion):
+    given = np.load(CMU / f"motion_{motion}.npz", allow_pickle=False)
+    files = MotionFiles(CMU / "raw_asf_amc_35_09_102.tar.gz")
+    for number, trial in enumerate(given["trials"].tolist()):
+        name, _, cut = trial.partition("[")  # such as 09_10[6:]
+        x = files.positions(name)[int(cut.rstrip(":]") or 0) :]
+        assert np.abs(x - given[f"X{number:02d}"]).max() < 1e-9
+    assert files.skeleton(name).joints == given["joint_names"].tolist()
+    assert np.array_equal(files.skeleton(name).edges, given["edges"])
