@@ -1,5 +1,6 @@
 """Settings for all tests."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,15 @@ import torch
 from hypothesis import settings
 
 from spacetime_en.data import Task, load_task
+from tests.data.cmu import CMU
 
 # Reproducible, and never a verdict on how busy the machine is.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("default")
 torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
+
+if CMU.is_dir():  # measured motions: there in development and CI
+    os.environ["SPACETIME_EN_CMU"] = str(CMU)
 
 TINY = {"counts": (40, 12, 12), "horizon": 100, "length": 3}
 

@@ -24,13 +24,14 @@ import tyro
 import yaml
 
 from spacetime_en.data import TASKS, Task, Trajectories, Windows, load_task
+from spacetime_en.data.tasks import of_order_one
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import arguments_of, build_model, find_preset
 from spacetime_en.training.settings import PAPER, TrainingSettings
 
 # Arguments of models that the training windows tell, unless they are given.
-FROM_DATA = ("features", "edge_features", "dims", "nodes", "length_scale", "time_scale")
+FROM_DATA = ("features", "edge_features", "dims", "nodes", "frames", "length_scale", "time_scale")
 Section = Literal["model", "task", "training"]
 _VERIFIED = 1 << 28  # numbers whose checksum is compared in a few seconds
 
@@ -60,7 +61,7 @@ class Config:
         graph, _ = task.train[:1000]
         model = find_preset(self.preset).model
         settings = dict(self.model)
-        if "data" in self.task:  # named tasks are in units of order one
+        if not of_order_one(self.task.get("name")):
             known = arguments_of(model)
             missing = [
                 s for s in ("length_scale", "time_scale") if s in known and s not in settings

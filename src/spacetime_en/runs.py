@@ -18,6 +18,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -264,6 +265,9 @@ def train(
     if first:
         for leftover in (folder / "checkpoints").glob(".*.safetensors.*"):
             leftover.unlink(missing_ok=True)  # of a run that was killed while writing
+        if state is None:  # what an earlier attempt left is not this run's
+            shutil.rmtree(folder / "logs", ignore_errors=True)
+        (folder / "diverged.json").unlink(missing_ok=True)
         run.write()
     if task.problems:
         tell(f"warning: {task.label}")
@@ -367,6 +371,7 @@ def environment() -> dict[str, Any]:
             "capability": torch.backends.cpu.get_cpu_capability(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
+            "flush_denormal": torch.tensor(1e-310, dtype=torch.float64).mul(1.0).item() == 0,
             "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         },
         "command": sys.argv[1:],

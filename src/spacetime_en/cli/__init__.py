@@ -258,6 +258,7 @@ DATA_COMMANDS = {"info": data_info, "import": data_import}
 def main() -> None:
     """Entry point of the console command."""
     arguments = sys.argv[1:]
+    torch.set_flush_denormal(True)  # numbers below 1e-38 make a CPU crawl, and mean nothing
     sys.path.append(os.getcwd())  # where a user's own model class may be
     if arguments == ["--version"]:
         print(version("spacetime-en"))

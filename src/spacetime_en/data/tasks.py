@@ -7,13 +7,20 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
 from spacetime_en.data import egnn_nbody
+from spacetime_en.data.mocap import (
+    Motion,
+    Protocol,
+    benchmark_windows,
+    find_motions,
+    load_motions,
+)
 from spacetime_en.data.simulation import simulate
 from spacetime_en.data.trajectories import Trajectories, find_shards
 from spacetime_en.data.windows import Targets, Windows
@@ -242,13 +249,54 @@ class _EGNNBenchmark:
         return len(egnn_nbody.TRAIN), len(egnn_nbody.VAL), len(egnn_nbody.TEST)
 
 
-TASKS: dict[str, _Simulated | _EGNNBenchmark] = {
+@dataclass(frozen=True)
+class _Motion:
+    """People, measured: the CMU database (needs its files, see :func:`find_motions`).
+
+    Args:
+        protocol: ten-frames (each fifth, the next one out), or one-frame (with its velocity; the
+            30th after it out).
+    """
+
+    protocol: Protocol = "ten-frames"
+    motion: ClassVar[Motion]
+
+
+@dataclass(frozen=True)
+class _Walk(_Motion):
+    __doc__ = _Motion.__doc__
+    motion = "walk"
+
+
+@dataclass(frozen=True)
+class _Basketball(_Motion):
+    __doc__ = _Motion.__doc__
+    motion = "basketball"
+
+
+@dataclass(frozen=True)
+class _RunMotion(_Motion):
+    __doc__ = _Motion.__doc__
+    protocol: Protocol = "one-frame"
+    motion = "run"
+
+
+Recipe = _Simulated | _EGNNBenchmark | _Motion
+TASKS: dict[str, Recipe] = {
     "charged": _Simulated("charged"),
     "charged-noisy": _Simulated("charged", noise=0.5),
     "gravity": _Simulated("gravity", horizon=1_000),
     "springs": _Simulated("springs", horizon=1_000),
     "egnn-nbody": _EGNNBenchmark(),
+    "mocap-walk": _Walk(),
+    "mocap-run": _RunMotion(),
+    "mocap-basketball": _Basketball(),
 }
+
+
+def of_order_one(name: str | None) -> bool:
+    """Whether the data of a task are in units in which networks can see them as they are."""
+    return isinstance(TASKS.get(name or ""), _Simulated | _EGNNBenchmark)
 
 
 def cache_folder() -> Path:
@@ -267,7 +315,8 @@ def load_task(
     """A task by name; its data are made on first use, with a progress bar, and verified ever after.
 
     Args:
-        name: ``"charged"``, ``"charged-noisy"``, ``"gravity"``, ``"springs"``, ``"egnn-nbody"``.
+        name: ``"charged"``, ``"charged-noisy"``, ``"gravity"``, ``"springs"``, ``"egnn-nbody"``,
+            ``"mocap-walk"``, ``"mocap-run"``, ``"mocap-basketball"``.
         targets: with noisy observations, against what to measure; ``"zero"`` makes a task for the
             audit of published figures, and everything made from it says so.
         cache: folder for the data; None: :func:`cache_folder`.
@@ -286,6 +335,9 @@ def load_task(
     folder = cache_folder() if cache is None else Path(cache)
     if isinstance(recipe, _EGNNBenchmark):
         return _egnn_task(name, recipe, folder)
+    if isinstance(recipe, _Motion):
+        data = load_motions(find_motions([folder / "cmu_mocap"]), recipe.motion)
+        return Task(name, *benchmark_windows(data, recipe.motion, recipe.protocol))
     last = (recipe.length - 1) * recipe.stride
     save = [*range(0, last + 1, recipe.stride), last + recipe.horizon]
     key = (

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, overload
 
@@ -125,6 +125,22 @@ class Forecaster(Pretrained, nn.Module):
                     )
         forecast, attention = self.forecast(graph, return_attention)
         return (forecast, attention) if return_attention else forecast
+
+
+Pairs = Iterable[tuple[SpacetimeGraph, Forecast]]
+
+
+class ClosedForm(Forecaster):
+    """A model whose best weights are computed, and not trained."""
+
+    def solve(self, train: Pairs, val: Pairs) -> float:
+        """Set the weights.
+
+        Args:
+            train, val: graphs and their targets, in batches: to fit, and to choose penalties by.
+        Returns: the mean squared position error on `val`.
+        """
+        raise NotImplementedError(f"{type(self).__name__}: implement `solve`.")
 
 
 def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> None:

@@ -20,6 +20,7 @@ from spacetime_en.nn.baselines import (
 )
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.lstm import LSTM
+from spacetime_en.nn.ridge import Ridge, SharedRidge
 from spacetime_en.nn.set import SET
 
 
@@ -42,6 +43,8 @@ PRESETS = {
     "last-frame": Preset(LastFrame, {}),
     "straight-line": Preset(StraightLine, {}),
     "least-squares-line": Preset(LeastSquaresLine, {}),
+    "ridge": Preset(Ridge, {}),
+    "ridge-shared": Preset(SharedRidge, {}),
 }
 
 
@@ -71,6 +74,7 @@ def build_model(
             "edge_features": like.edge_width,
             "dims": like.x.shape[-1],
             "nodes": like.x.shape[2],
+            "frames": like.x.shape[1],
         }
     if nodes is not None:
         found["nodes"] = nodes

@@ -41,7 +41,7 @@ def read_result(folder: Path, experiment: Experiment) -> Result | None:
         return dict(json.loads(path.read_text()))
     except FileNotFoundError:
         return None
-    except (json.JSONDecodeError, UnicodeDecodeError, ValueError) as error:
+    except (UnicodeDecodeError, ValueError, TypeError) as error:
         raise InputError(f"{path}: is no result ({error}); delete it to make it again.") from None
 
 
@@ -50,7 +50,11 @@ def check_result(folder: Path, experiment: Experiment, scale: Scale) -> None:
     result = read_result(folder, experiment)
     if result is None:
         return
-    ours = json.loads(json.dumps(_settings(experiment.config(scale, result.get("rate")))))
+    try:
+        rate = best_rate(experiment, scale, folder)
+    except InputError:  # trials that are not there yet, or not any more
+        rate = result.get("rate")
+    ours = json.loads(json.dumps(_settings(experiment.config(scale, rate))))
     if result.get("settings") != ours:
         raise InputError(
             f"{path_of(folder, experiment)}: was made with other settings than scale "
@@ -76,21 +80,16 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
         "experiment": dataclasses.asdict(experiment),
         "rate": config.training.lr if MODELS[experiment.model].trains else None,
         "settings": _settings(config),
+        "data": task.fingerprint,
         "environment": environment(),
     }
     if task.problems:
         result |= {"audit": "zero targets", "centroid_variance": centroid_variance(task.test)}
+    torch.manual_seed(experiment.seed)
+    model: Forecaster | None = config.build_model(task)
     if MODELS[experiment.model].trains:
-        try:
-            model = _trained(config, folder / "runs" / experiment.name, result, tell)
-        except InputError:
-            if not (experiment.trial and result["training"]["diverged"]):
-                raise  # (a rate at which training diverges is not chosen, that is all)
-            model = config.build_model(task)
-    else:
-        torch.manual_seed(experiment.seed)
-        model = config.build_model(task)
-    if not experiment.trial:
+        model = _trained(config, folder / "runs" / experiment.name, result, tell)
+    if not experiment.trial and model is not None:
         tell(1.0, "test")
         result |= _tested(model, task, config)
     path = path_of(folder, experiment)
@@ -109,7 +108,15 @@ def best_rate(experiment: Experiment, scale: Scale, folder: Path) -> float | Non
         raise InputError(f"{experiment.name}: its trials of learning rates are missing.")
     if not known:
         return None
-    return float(min(known, key=lambda t: t["training"].get("val_mse") or math.inf)["rate"])
+    best = min(known, key=_validation_error)
+    if math.isinf(_validation_error(best)):
+        raise InputError(f"{experiment.name}: its training diverged at every learning rate tried.")
+    return float(best["rate"])
+
+
+def _validation_error(trial: Result) -> float:
+    found = trial["training"].get("val_mse")
+    return math.inf if found is None else float(found)
 
 
 def _settings(config: Config) -> dict[str, Any]:
@@ -124,7 +131,8 @@ def _settings(config: Config) -> dict[str, Any]:
     }
 
 
-def _trained(config: Config, folder: Path, result: Result, tell: Tell) -> Forecaster:
+def _trained(config: Config, folder: Path, result: Result, tell: Tell) -> Forecaster | None:
+    """The trained model; None if its training diverged, which is a result too."""
     try:
         run = train(
             config,
@@ -135,11 +143,14 @@ def _trained(config: Config, folder: Path, result: Result, tell: Tell) -> Foreca
             display=False,
             tell=lambda text: None,
         )
-    finally:
-        diverged = (folder / "diverged.json").exists()
-        result["training"] = {"diverged": diverged}
+    except InputError:
+        if not (folder / "diverged.json").exists():
+            raise
+        result["training"] = {"diverged": True}
+        return None
     progress = run.load("last").progress
-    result["training"] |= {
+    result["training"] = {
+        "diverged": False,
         "steps": progress.step,
         "skipped": progress.skipped,
         "samples": progress.step * config.training.batch_size,

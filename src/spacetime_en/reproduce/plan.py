@@ -138,7 +138,7 @@ class Scale:
         if every is not None:
             settings["validate_every"] = max(1, every // 4) if large else every
         budget = self.budget[large] | (self.linear if model == "linear" else {})
-        return TrainingSettings(**settings | budget | {"seed": seed})
+        return TrainingSettings(**settings | budget | {"seed": seed, "devices": 1})
 
 
 SMALL = {"hidden": 8}
@@ -165,8 +165,8 @@ SCALES: dict[ScaleName, Scale] = {
         trajectories=((16_000, 2_000, 2_000), (16_000, 200, 2_000)),
         batch=(32, 8),
         budget=({"max_time": "5m", "clock": "cpu"}, {"max_time": "10m", "clock": "cpu"}),
-        rates=(3e-4, 1e-3, 3e-3, 1e-2),
-        search={"max_time": "75s", "clock": "cpu"},
+        rates=(1e-3, 3e-3, 1e-2),
+        search={"max_time": "100s", "clock": "cpu"},
         linear={"max_time": "30s"},
         validate_every={"set": 250, "egnn": 1_000, "mlp": 5_000, "linear": 2_000},
     ),

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -38,13 +39,19 @@ def carry_out_all(
         workers: processes, one core (or GPU) each; None: as many as there are.
     Returns: a sentence for every experiment that failed.
     """
+    if workers is not None and workers < 1:
+        raise InputError(f"workers: expected a positive whole number, found {workers}.")
     for experiment in experiments:
         check_result(folder, experiment, scale)
     todo = [e for e in experiments if not path_of(folder, e).exists()]
     if not todo:
         return []
-    count = min(len(todo), _cores() if workers is None else max(1, workers))
-    with _Display(len(experiments), len(experiments) - len(todo)) as display, _terminable():
+    count = min(len(todo), _cores() if workers is None else workers)
+    with (
+        _alone(folder),
+        _Display(len(experiments), len(experiments) - len(todo)) as display,
+        _terminable(),
+    ):
         crew = [_Worker.start(number, scale, folder) for number in range(count)]
         try:
             return _supervise(crew, todo, scale, folder, display)
@@ -70,6 +77,22 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two commands in one folder would train the same runs at once."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; choose another folder for the results.")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        with lock.acquire(blocking=False):
+            yield
+    except Timeout:
+        raise InputError(
+            f"{folder}: another process is at work here; wait for it, or choose another folder."
+        ) from None
 
 
 def _cores() -> int:
@@ -127,8 +150,9 @@ class _Worker:
     def start(cls, number: int, scale: Scale, folder: Path) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, number, scale, folder), daemon=True)
-        process.start()
+        process = context.Process(target=_work, args=(theirs, scale, folder), daemon=True)
+        with _one_gpu(number):
+            process.start()
         theirs.close()
         return cls(number, process, ours)
 
@@ -141,10 +165,11 @@ class _Worker:
             return self.pipe.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
+            code = self.process.exitcode
+            why = "; was memory short? Use fewer --workers" if code == -signal.SIGKILL else ""
             raise InputError(
                 f"{self.busy.name if self.busy else 'a worker'}: its process died (exit code "
-                f"{self.process.exitcode}); was memory short? What is done is kept: the same "
-                "command goes on from here, with fewer --workers if need be."
+                f"{code}){why}. What is done is kept: the same command goes on from here."
             ) from None
 
     def stop(self) -> None:
@@ -154,11 +179,29 @@ class _Worker:
         self.process.kill()
 
 
-def _work(pipe: Connection, number: int, scale: Scale, folder: Path) -> None:
+@contextmanager
+def _one_gpu(number: int) -> Iterator[None]:
+    """A process started here sees one of the GPUs, if there are any."""
+    if not torch.cuda.is_available():
+        yield
+        return
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    known = before.split(",") if before else [str(i) for i in range(torch.cuda.device_count())]
+    os.environ["CUDA_VISIBLE_DEVICES"] = known[number % len(known)]
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = before
+
+
+def _work(pipe: Connection, scale: Scale, folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the first process decides
     torch.set_num_threads(1)
-    if torch.cuda.is_available():
-        torch.cuda.set_device(number % torch.cuda.device_count())
+    # Numbers below 1e-38 cost a hundred times the time of others: a model would pay for its zeros.
+    torch.set_flush_denormal(True)
     while True:
         try:
             experiment = pipe.recv()
@@ -172,6 +215,8 @@ def _work(pipe: Connection, number: int, scale: Scale, folder: Path) -> None:
             return
         except (InputError, OSError) as error:
             pipe.send(("failed", str(error)))
+        except Exception as error:  # ours, not the user's: the others go on all the same
+            pipe.send(("failed", f"{type(error).__name__}: {error}"))
 
 
 def _in_short(result: dict[str, Any]) -> str:

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from spacetime_en.data.tasks import Task
 from spacetime_en.errors import InputError, Interrupted
-from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.forecaster import ClosedForm, Forecaster
 from spacetime_en.progress import silenced
-from spacetime_en.training.batches import Batch
+from spacetime_en.training.batches import Batch, Batches
 from spacetime_en.training.display import Display
 from spacetime_en.training.module import ForecastModule, Progress, State
 from spacetime_en.training.settings import TrainingSettings
@@ -49,6 +49,8 @@ def fit(
 ) -> Progress:
     """Train `model` in place; at the end it has the weights that were best in validation.
 
+    A model with a closed form, such as ridge, is solved instead.
+
     (With a `state`, the best of this sitting; the last, if nothing in it was better than before.)
 
     Args:
@@ -64,6 +66,8 @@ def fit(
     Returns: how far the training came.
     """
     settings = replace(settings or TrainingSettings(), **changes)
+    if isinstance(model, ClosedForm):
+        return _solve(model, task, settings, keep)
     module = ForecastModule(model, task, settings, state, loggers)
     keeper = _Keeper(keep, settings.save_every)
     shown = [Display(task)] if display else []
@@ -80,6 +84,22 @@ def fit(
     if module.asked_to_stop:  # too late to stop this one, but not what the caller does next
         raise Interrupted
     return module.progress
+
+
+def _solve(
+    model: ClosedForm, task: Task, settings: TrainingSettings, keep: Keep | None
+) -> Progress:
+    """Weights that are computed: one step, and no settings but the size of batches."""
+    start = time.monotonic()
+    train, val = (
+        ((batch.graph, batch.target) for batch in Batches(windows, settings.batch_size))
+        for windows in (task.train, task.val)
+    )
+    error = model.eval().solve(train, val)
+    progress = Progress(step=1, time=time.monotonic() - start, best=error, best_step=1)
+    if keep is not None:
+        keep(State(progress, {k: w.detach().cpu() for k, w in model.state_dict().items()}), True)
+    return progress
 
 
 class _Keeper(pl.Callback):

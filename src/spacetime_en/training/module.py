@@ -156,8 +156,8 @@ class ForecastModule(pl.LightningModule):
         if self.progress.first_loss is None:
             still = self.losses(LastFrame()(batch.graph), batch).sum() * batch.weight
             still = self.trainer.strategy.reduce(still, reduce_op="mean")
-            own = self.last_loss if math.isfinite(self.last_loss) else 0.0
-            self.progress.first_loss = max(own, float(still))
+            # (The first batch may blow up itself: what "last frame" loses on it cannot.)
+            self.progress.first_loss = float(still) or self.last_loss
         self._blown_up = not self.last_loss <= DIVERGED * self.progress.first_loss
         if self._blown_up and self.progress.skipped_in_a_row >= self.settings.skip:
             raise self._diverged(f"the loss is {self.last_loss:.3g}")
@@ -204,7 +204,7 @@ class ForecastModule(pl.LightningModule):
         self._blown_up = self._blown_up or bad_gradient
         if self._blown_up:  # the optimiser passes over what has no gradient
             for parameter in parameters:
-                parameter.grad = torch.zeros_like(parameter) if scaled else None
+                parameter.grad = None
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         if self.averaged is not None:
