@@ -23,9 +23,11 @@ from spacetime_en import (
 from spacetime_en.export import export
 from tests.helpers import assert_lively, liven, masked, particles, random_neighbours
 
-TINY = {"hidden": 8, "layers": 1, "blocks": 1}  # tracers take their time over every operation
+# Tracers take their time over every operation.
+TINY = {"hidden": 8, "layers": 1, "blocks": 1, "frames": 3}
 MODELS = [name for name in PRESETS if name not in ("last-frame", "least-squares-line")]
-FREE = {"lstm": "B", "set-adjacency": "BL"}  # and B, L and N for all others
+# And B, L and N for all others.
+FREE = {"lstm": "B", "set-adjacency": "BL", "ridge": "B", "ridge-shared": "BN"}
 FLOAT32 = {"dtype": torch.float32}
 
 

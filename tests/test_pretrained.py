@@ -19,7 +19,7 @@ def model():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_comes_back_with_the_same_forecast(preset, name, tmp_path):
     graph = particles(N=5, dtype=torch.float32)
-    model = build_model(preset, nodes=5).eval()
+    model = build_model(preset, like=graph).eval()
     path = model.save_pretrained(tmp_path / name)
     loaded = Forecaster.from_pretrained(path)
     assert type(loaded) is type(model)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from filelock import FileLock
 
 from spacetime_en.cli import main
 from spacetime_en.reproduce.plan import SCALES, TABLES, plan
@@ -115,6 +116,19 @@ def test_an_experiment_that_fails_is_named_and_the_others_are_kept(made, tmp_pat
     assert (folder / "report.html").exists()
 
 
+def test_a_second_command_in_the_same_folder_is_refused(made, tmp_path):
+    with FileLock(tmp_path / ".lock"):
+        said = reproduce(tmp_path, "n20", check=False)
+    assert said.returncode == 1
+    assert "another process is at work here" in said.stderr
+
+
+def test_results_in_place_of_a_folder_are_refused(made, tmp_path):
+    (tmp_path / "file").write_text("")
+    said = reproduce(tmp_path / "file", "n20", check=False)
+    assert "is a file; choose another folder" in said.stderr
+
+
 def test_a_process_that_dies_is_named(made, tmp_path):
     command = [sys.executable, "-m", "spacetime_en", "reproduce", "n20", "--out", str(tmp_path)]
     process = subprocess.Popen(
@@ -128,7 +142,7 @@ def test_a_process_that_dies_is_named(made, tmp_path):
     subprocess.run(["kill", "-9", worker], check=True)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "its process died (exit code -9)" in said
+    assert "its process died (exit code -9); was memory short?" in said
     assert "the same command goes on" in said
 
 
@@ -138,6 +152,8 @@ def test_a_process_that_dies_is_named(made, tmp_path):
         (["baseline"], "baselines"),
         (["--scale", "huge"], "quick"),
         (["--targets", "none"], "zero"),
+        (["n20", "--targets", "zero"], "baselines, noisy"),
+        (["--workers", "0"], "workers: expected a positive"),
     ],
 )
 def test_bad_choices_name_the_good_ones(monkeypatch, capsys, tmp_path, arguments, sentence):

@@ -73,6 +73,19 @@ def test_a_trial_that_diverges_is_not_chosen(carried_out, tmp_path):
     assert result["rate"] == best_rate(experiment, scale, tmp_path) == 1e-3
 
 
+def test_a_training_that_diverges_is_a_result_and_one_without_a_rate_is_not_tried(
+    carried_out, tmp_path
+):
+    wild = {"steps": 6, "clip": None, "skip": 0, "lr": 1e9, "schedule": "constant", "warmup": 0.0}
+    scale = dataclasses.replace(SCALE, rates=(1e9,), search={"steps": 4}, budget=(wild, wild))
+    experiment = Experiment(Data(), "linear", rate=1e9)
+    result = carried_out(experiment, scale)
+    assert result["training"] == {"diverged": True}
+    assert "test" not in result
+    with pytest.raises(InputError, match="diverged at every learning rate"):
+        carried_out(Experiment(Data(), "linear"), scale)
+
+
 def test_noisy_models_are_judged_by_noisy_and_by_clean_targets(carried_out):
     result = carried_out(Experiment(Data(noisy=True), "egnn"))
     noisy = result["test"]["last_frame"]["velocity_mse"]["mean"]
@@ -100,12 +113,21 @@ def test_a_result_of_other_settings_is_refused_and_a_broken_one_named(carried_ou
     experiment = Experiment(Data(), "linear")
     carried_out(experiment)
     check_result(tmp_path, experiment, SCALE)
+    trial = module.path_of(tmp_path, experiment.trials(SCALE)[0])
+    text = trial.read_text()
+    better = json.loads(text)
+    better["training"]["val_mse"] = 0.0  # now another rate would be chosen
+    trial.write_text(json.dumps(better))
+    with pytest.raises(InputError, match=r"linear--seed0.json: was made with other settings"):
+        check_result(tmp_path, experiment, SCALE)
+    trial.write_text(text)
     other = dataclasses.replace(SCALE, budget=({"steps": 7}, {"steps": 7}))
     with pytest.raises(InputError, match=r"linear--seed0.json: was made with other settings"):
         check_result(tmp_path, experiment, other)
-    module.path_of(tmp_path, experiment).write_text("{")
-    with pytest.raises(InputError, match=r"is no result .* delete it to make it again"):
-        check_result(tmp_path, experiment, SCALE)
+    for broken in ("{", "null", "7"):
+        module.path_of(tmp_path, experiment).write_text(broken)
+        with pytest.raises(InputError, match=r"is no result .* delete it to make it again"):
+            check_result(tmp_path, experiment, SCALE)
 
 
 def test_numbers_that_json_does_not_know_become_null():

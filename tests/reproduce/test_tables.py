@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from spacetime_en.reproduce.experiment import path_of
+from spacetime_en import InputError
+from spacetime_en.reproduce.experiment import _settings, path_of
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
-from spacetime_en.reproduce.tables import Results, make_tables, number
+from spacetime_en.reproduce.tables import Cell, Results, make_tables, number
 
 SCALE = SCALES["cpu"]
 
@@ -39,7 +40,7 @@ def write(folder, experiment, mean, **more):
     names = ("last_frame", "straight_line", "least_squares_line")
     result = {
         "rate": 1e-3,
-        "settings": {"task": {"counts": [16_000, 2_000, 2_000]}},
+        "settings": _settings(experiment.config(SCALE, 1e-3)),
         "training": {"seconds": 300.0, "samples": 32_000, "val_mse": mean, "curve": []},
         "test": both
         | dict.fromkeys(names, trivial)
@@ -76,8 +77,9 @@ def test_seeds_become_mean_and_standard_deviation(tmp_path):
     assert cells["equivariance error"].text == "2e-07"
     assert row(table, "last frame")["position MSE"].value == 20
     assert row(table, "straight line")["velocity MSE"].value == 0.5
+    assert cells["seeds"].text == "3"
     assert table.notes == [
-        "Mean ± standard deviation over 3 seeds. Passes over the training data: SET 2."
+        "± is the standard deviation over seeds. Passes over the training data: SET 2."
     ]
 
 
@@ -88,6 +90,42 @@ def test_tables_show_what_there_is_and_no_more(tmp_path):
     assert list(found) == ["n30"]
     assert [label for label, _ in found["n30"].rows] == ["EGNN", "last frame", "straight line"]
     assert row(found["n30"], "EGNN")["position MSE"].text == "5"
+
+
+def test_a_seed_that_diverged_is_counted_and_an_infinite_error_is_not_left_out(tmp_path):
+    for seed in range(3):
+        write(tmp_path, Experiment(Data(), "set", seed), 4.0)
+        write(tmp_path, Experiment(Data(), "egnn", seed), 4.0)
+    lost = path_of(tmp_path, Experiment(Data(), "set", 1))
+    result = json.loads(lost.read_text())
+    del result["test"]
+    lost.write_text(json.dumps(result | {"training": {"diverged": True}}))
+    infinite = path_of(tmp_path, Experiment(Data(), "egnn", 2))
+    result = json.loads(infinite.read_text())
+    result["test"]["position_mse"]["mean"] = None  # JSON knows no infinity
+    infinite.write_text(json.dumps(result))
+    table = tables(tmp_path)["baselines"]
+    assert row(table, "SET")["seeds"].text == "3, 1 diverged"
+    assert row(table, "SET")["position MSE"].text == "4"
+    assert row(table, "EGNN")["position MSE"] == Cell(None, "∞")
+    assert row(table, "EGNN")["median"].text == "2"
+
+
+def test_a_model_whose_every_training_diverged_still_has_its_row(tmp_path):
+    write(tmp_path, Experiment(Data(20), "mlp"), 4.0)
+    experiment = Experiment(Data(20), "set")
+    settings = _settings(experiment.config(SCALE, 1e-3))
+    result = {"rate": 1e-3, "settings": settings, "training": {"diverged": True}}
+    path_of(tmp_path, experiment).write_text(json.dumps(result))
+    cells = row(tables(tmp_path)["n20"], "SET")
+    assert cells["seeds"].text == "1, 1 diverged"
+    assert cells["position MSE"] == Cell()
+
+
+def test_results_of_another_scale_are_refused(tmp_path):
+    write(tmp_path, Experiment(Data(), "set"), 4.0)
+    with pytest.raises(InputError, match="was made with other settings than scale 'paper'"):
+        make_tables(Results(tmp_path, SCALES["paper"]))
 
 
 def test_the_ablation_is_relative_to_set(tmp_path):
@@ -135,6 +173,6 @@ def test_the_audit_shows_the_bound_for_whoever_it_binds(tmp_path):
 def test_markdown_has_a_line_for_every_row(tmp_path):
     write(tmp_path, Experiment(Data(20), "set"), 4.0)
     lines = tables(tmp_path)["n20"].to_markdown().splitlines()
-    assert lines[0].startswith("|  | parameters | published | position MSE |")
-    assert lines[2].startswith("| SET | 796,058 | 5.72e-11 | 4 | 2 | 8 |")
+    assert lines[0].startswith("|  | parameters | published | seeds | position MSE |")
+    assert lines[2].startswith("| SET | 796,058 | 5.72e-11 | 1 | 4 | 2 | 8 |")
     assert len({line.count("|") for line in lines[:5]}) == 1

@@ -206,7 +206,7 @@ def _same_data(a: Trajectories, b: Trajectories) -> bool:
 
 
 @dataclass(frozen=True)
-class _Simulated:
+class Simulated:
     """What a named task is made of; every field can be replaced in :func:`load_task`.
 
     Args:
@@ -281,12 +281,12 @@ class _RunMotion(_Motion):
     motion = "run"
 
 
-Recipe = _Simulated | _EGNNBenchmark | _Motion
+Recipe = Simulated | _EGNNBenchmark | _Motion
 TASKS: dict[str, Recipe] = {
-    "charged": _Simulated("charged"),
-    "charged-noisy": _Simulated("charged", noise=0.5),
-    "gravity": _Simulated("gravity", horizon=1_000),
-    "springs": _Simulated("springs", horizon=1_000),
+    "charged": Simulated("charged"),
+    "charged-noisy": Simulated("charged", noise=0.5),
+    "gravity": Simulated("gravity", horizon=1_000),
+    "springs": Simulated("springs", horizon=1_000),
     "egnn-nbody": _EGNNBenchmark(),
     "mocap-walk": _Walk(),
     "mocap-run": _RunMotion(),
@@ -296,7 +296,7 @@ TASKS: dict[str, Recipe] = {
 
 def of_order_one(name: str | None) -> bool:
     """Whether the data of a task are in units in which networks can see them as they are."""
-    return isinstance(TASKS.get(name or ""), _Simulated | _EGNNBenchmark)
+    return isinstance(TASKS.get(name or ""), Simulated | _EGNNBenchmark)
 
 
 def cache_folder() -> Path:
@@ -333,6 +333,8 @@ def load_task(
         )
     recipe = type(recipe)(**(known | settings))
     folder = cache_folder() if cache is None else Path(cache)
+    if targets != "observed" and not isinstance(recipe, Simulated):
+        raise InputError(f"targets: task {name!r} has only those that were observed.")
     if isinstance(recipe, _EGNNBenchmark):
         return _egnn_task(name, recipe, folder)
     if isinstance(recipe, _Motion):

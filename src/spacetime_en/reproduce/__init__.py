@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spacetime_en.errors import InputError
-from spacetime_en.reproduce.plan import SCALES, TABLES, ScaleName, plan, table
+from spacetime_en.reproduce.plan import AUDITABLE, SCALES, TABLES, ScaleName, plan, table
 from spacetime_en.reproduce.report import write_report
 from spacetime_en.reproduce.workers import carry_out_all
 
@@ -28,9 +28,9 @@ def reproduce(
         zero: the audit, with targets that are all zero.
         workers: processes, one core (or GPU) each; None: as many as there are.
     """
-    chosen = list(tables) or (["baselines", "noisy"] if zero else list(TABLES))
+    chosen = list(tables) or list(AUDITABLE if zero else TABLES)
     for name in chosen:
-        table(name, SCALES[scale])  # or say what is wrong
+        table(name, SCALES[scale], zero)  # or say what is wrong
     failed = carry_out_all(plan(chosen, SCALES[scale], zero), SCALES[scale], out, workers)
     print(f"written: {write_report(out, SCALES[scale])}")
     if failed:

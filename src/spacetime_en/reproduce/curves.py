@@ -9,8 +9,8 @@ import torch
 
 from spacetime_en.nn.presets import build_model
 from spacetime_en.reproduce.experiment import Result
-from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data, Experiment
-from spacetime_en.reproduce.tables import TRIVIAL, Results
+from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
+from spacetime_en.reproduce.tables import ERRORS, TRIVIAL, Results
 
 SIZES = (5, 20, 30)
 
@@ -59,7 +59,7 @@ def make_panels(results: Results) -> list[Panel]:
         _against(
             results,
             {n: Data(n) for n in SIZES},
-            Panel("mse_vs_n", "Test error against N", "particles N", "position MSE", []),
+            Panel("mse_vs_n", "Test error against N, one seed", "particles N", "position MSE", []),
         ),
         _parameters(),
         _against(
@@ -81,25 +81,23 @@ def make_panels(results: Results) -> list[Panel]:
 
 def _against(results: Results, data: dict[int, Data], panel: Panel) -> Panel:
     """The mean test error of each model at each of some tasks, of the first seed."""
-    seed = results.scale.seeds[0]
     found: dict[str, dict[int, Result]] = {
         model: {
             at: result
             for at, where in data.items()
-            for result in results.of([Experiment(where, model, seed)])
+            if (result := results.tested(where, model)) is not None
         }
         for model in BASELINES
     }
-    for model, own in found.items():
-        if own:
-            y = [r["test"]["position_mse"]["mean"] for r in own.values()]
-            panel.curves.append(Curve(MODELS[model].label, [float(at) for at in own], y))
-    for key, label in TRIVIAL.items():
-        known = {at: r for own in found.values() for at, r in own.items()}
-        at = sorted(known)
-        y = [known[a]["test"][key]["mean"] for a in at]
-        if at:
-            panel.curves.append(Curve(label, [float(a) for a in at], y, trivial=True))
+    whose = [(MODELS[model].label, "model", own) for model, own in found.items()]
+    everybody = {at: r for own in found.values() for at, r in sorted(own.items())}
+    whose += [(label, who, everybody) for who, label in TRIVIAL.items()]
+    for label, who, own in whose:
+        cells = {at: ERRORS[0].of([result], who).value for at, result in sorted(own.items())}
+        points = {float(at): mse for at, mse in cells.items() if mse is not None}
+        if points:
+            trivial = who != "model"
+            panel.curves.append(Curve(label, list(points), list(points.values()), trivial))
     panel.ticks.extend(data)
     return panel
 
@@ -126,7 +124,8 @@ def _parameters() -> Panel:
 def _learning(results: Results) -> Panel:
     curves = []
     for model in BASELINES:
-        for result in results.of([Experiment(Data(), model, results.scale.seeds[0])]):
+        result = results.tested(Data(), model)
+        if result is not None:
             own = result["training"]
             # The clock runs evenly: minutes are steps, at the pace of the whole.
             pace = own["seconds"] / own["steps"] / 60

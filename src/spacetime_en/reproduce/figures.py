@@ -88,11 +88,12 @@ def plot_attention(maps: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
     """Draw mean attention from frame t (rows) to frame s (columns), by block and kind."""
     figure = _figure(2.5 * len(ATTENTION) + 0.6, 2.4 * len(maps) + 0.4)
     grid: Any = figure.subplots(len(maps), len(ATTENTION), squeeze=False)
-    high = max(np.max(block[kind]) for block in maps for kind in ATTENTION)
+    weights = [block[kind] for block in maps for kind in ATTENTION]
+    low, high = np.min(weights), np.max(weights)
     for row, block in enumerate(maps):
         for column, kind in enumerate(ATTENTION):
             axes = grid[row][column]
-            image = axes.imshow(block[kind], vmin=0, vmax=high, cmap="viridis")
+            image = axes.imshow(block[kind], vmin=low, vmax=high, cmap="viridis")
             axes.set_title(f"block {row + 1}, {kind}", fontsize=9)
             axes.set(
                 xlabel="frame s" if row == len(maps) - 1 else "", ylabel="frame t" * (not column)

@@ -9,12 +9,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spacetime_en.files import replace_whole
-from spacetime_en.reproduce.curves import Panel, make_panels
+from spacetime_en.reproduce.curves import make_panels
 from spacetime_en.reproduce.experiment import Result
 from spacetime_en.reproduce.figures import plot_attention, plot_panel, plot_scenes
-from spacetime_en.reproduce.plan import TABLES as NAMES
-from spacetime_en.reproduce.plan import Data, Experiment, Scale, plan
+from spacetime_en.reproduce.plan import AUDITABLE, AUDITED, TABLES, Data, H, Scale, plan, table
 from spacetime_en.reproduce.scenes import make_scenes
 from spacetime_en.reproduce.tables import Results, Table, make_tables
 
@@ -28,22 +29,26 @@ def write_report(folder: Path, scale: Scale) -> Path:
     tables, panels, scenes = make_tables(results), make_panels(results), make_scenes(results)
     facts = _facts(results)
     (folder / "tables").mkdir(parents=True, exist_ok=True)
-    for table in tables:
-        _write(folder / "tables" / f"{table.name}.md", table.to_markdown())
-    _write(folder / "README.md", _overview(scale, facts, tables, panels))
-    plain = {"facts": facts, "tables": [table.to_json() for table in tables]}
+    for made in tables:
+        _write(folder / "tables" / f"{made.name}.md", made.to_markdown())
+    plain = {"facts": facts, "tables": [made.to_json() for made in tables]}
     _write(folder / "tables.json", json.dumps(plain, indent=1, ensure_ascii=False) + "\n")
+    figures = {panel.name: panel.title for panel in panels}
     for panel in panels:
         plot_panel(panel, folder / "figures")
     if scenes:
         plot_scenes(scenes, folder / "figures")
+        figures["forecasts"] = "Test windows: the past, the true future, forecasts"
     maps = _attention(results)
     if maps:
         plot_attention(maps, folder / "figures")
+        figures["attention"] = "Attention of the trained SET over time"
+    _write(folder / "README.md", _overview(scale, facts, tables, figures))
     data = {
         "what": _what(scale),
+        "audit": bool(tables) and all(made.name == AUDITED for made in tables),
         "facts": facts,
-        "tables": [table.to_json() for table in tables],
+        "tables": [made.to_json() for made in tables],
         "panels": [asdict(panel) for panel in panels],
         "scenes": [scene.to_json() for scene in scenes],
         "attention": maps,
@@ -53,13 +58,13 @@ def write_report(folder: Path, scale: Scale) -> Path:
 
 
 def _overview(
-    scale: Scale, facts: dict[str, str], tables: Sequence[Table], panels: Sequence[Panel]
+    scale: Scale, facts: dict[str, str], tables: Sequence[Table], figures: dict[str, str]
 ) -> str:
     """All tables and figures on one page of Markdown."""
     parts = [f"# The paper's experiments at scale “{scale.name}”\n\n{_what(scale)}\n"]
-    parts += [f"## {table.title}\n\n{table.to_markdown()}" for table in tables]
+    parts += [f"## {made.title}\n\n{made.to_markdown()}" for made in tables]
     parts += ["## Figures\n"]
-    parts += [f"![{panel.title}](figures/{panel.name}.png)" for panel in panels]
+    parts += [f"![{title}](figures/{name}.png)" for name, title in figures.items()]
     parts += ["## How it was made\n"]
     parts += [f"- {term}: {text}" for term, text in facts.items()]
     return "\n".join(parts) + "\n"
@@ -80,36 +85,38 @@ def page(data: dict[str, Any]) -> str:
 
 
 def _attention(results: Results) -> list[dict[str, Any]]:
-    found = results.of([Experiment(Data(), "set", results.scale.seeds[0])])
-    return found[0]["attention"] if found else []
+    found = results.tested(Data(), "set")
+    maps = [] if found is None else found["attention"]
+    known = np.array([list(block.values()) for block in maps], dtype=float)
+    return list(maps) if known.size and np.isfinite(known).all() else []
 
 
 def _facts(results: Results) -> dict[str, str]:
     """Commands, seeds, versions, machine and data, from the results themselves."""
-    planned = [plan(list(NAMES), results.scale, zero) for zero in (False, True)]
-    found = [results.of(experiments) for experiments in planned]
-    known = [result for part in found for result in part]
+    scale = results.scale
+    planned = plan(list(TABLES), scale)
+    audit = [e for name in AUDITABLE for e in table(name, scale, zero=True)]
+    found, audited = results.of(planned), results.of(audit)
+    known = [*found, *audited]
     if not known:
         return {}
-    some = known[0]
     versions = sorted({_versions(result) for result in known})
     machines = sorted({_machine(result) for result in known})
-    task = some["settings"]["task"]
-    train, val, test = task["counts"]
+    train, val, test = scale.counts(5)
     seconds = sum(result.get("training", {}).get("seconds", 0.0) for result in known)
     return {
         "Commands": "; ".join(sorted({_command(result) for result in known})),
-        "Done": f"{len(found[0])} of {len(planned[0])} experiments, {len(found[1])} of "
-        f"{len(planned[1])} of the audit's; {seconds / 3600:.1f} hours of training in all",
+        "Done": f"{len(found)} of {len(planned)} experiments, {len(audited)} of {len(audit)} of "
+        f"the audit's; {seconds / 3600:.1f} hours of training in all",
         "Data": f"charged particles; at N = 5 {train:,} trajectories for training, {val:,} for "
-        f"validation, {test:,} for the test; ten frames in, {task['horizon']:,} steps ahead",
+        f"validation, {test:,} for the test; ten frames in, {H:,} steps ahead",
         "Learning rates": "of every model the best of "
-        + ", ".join(f"{rate:g}" for rate in results.scale.rates)
+        + ", ".join(f"{rate:g}" for rate in scale.rates)
         + " by validation error, in shorter trials on the task at N = 5"
-        if results.scale.rates
+        if scale.rates
         else "the paper's",
-        "Seeds": ", ".join(map(str, results.scale.seeds)) + " at N = 5, "
-        f"{results.scale.seeds[0]} at N = 20 and 30 and for the horizons",
+        "Seeds": ", ".join(map(str, scale.seeds)) + " at N = 5, "
+        f"{scale.seeds[0]} at N = 20 and 30 and for the horizons",
         "Loss": "Eq. 13: position MSE plus velocity MSE; the model of the lowest validation error "
         "is tested",
         "Versions": "; ".join(versions),
@@ -127,10 +134,10 @@ def _versions(result: Result) -> str:
 
 def _machine(result: Result) -> str:
     machine = result["environment"]["machine"]
-    gpus = ", ".join(machine["gpus"])
-    return gpus or (
+    flushed = ", numbers below 1e-38 flushed to 0" if machine["flush_denormal"] else ""
+    return ", ".join(machine["gpus"]) or (
         f"{machine['processor']} ({machine['capability']}), {machine['cores']} cores, "
-        f"{machine['threads']} thread(s) a training"
+        f"{machine['threads']} thread(s) a training{flushed}"
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacetime_en.data import simulate
-from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data, Experiment
+from spacetime_en.data import TASKS, simulate
+from spacetime_en.data.tasks import Simulated
+from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
 from spacetime_en.reproduce.tables import Results
 
 FRAMES = 100  # of the future
@@ -53,27 +54,29 @@ class Scene:
 def make_scenes(results: Results) -> list[Scene]:
     """The windows whose forecasts were kept, each model's first seed at every horizon it has."""
     scale = results.scale
-    seed = scale.seeds[0]
     shown = {
         model: {
             h: result["shown"]["x"]
             for h in HORIZONS
-            for result in results.of([Experiment(Data(horizon=h), model, seed)])
+            if (result := results.tested(Data(horizon=h), model)) is not None
+            and np.isfinite(np.array(result["shown"]["x"], dtype=float)).all()
         }
         for model in BASELINES
     }
     counts = {len(x) for at in shown.values() for x in at.values()}
     if not counts:
         return []
-    last = 90
+    task = TASKS["charged"]
+    assert isinstance(task, Simulated)
+    last = (task.length - 1) * task.stride
     future = np.unique(np.linspace(last, last + HORIZONS[-1], FRAMES + 1).astype(int)).tolist()
-    save = sorted({*range(0, last + 1, 10), *future, *(last + h for h in HORIZONS)})
+    save = sorted({*range(0, last + 1, task.stride), *future, *(last + h for h in HORIZONS)})
     sizes = scale.counts(5)
     scenes = []
     for window in range(min(counts)):
         # Trajectory i is keyed by (seed, i): the one that the task has, with more frames.
         run = sizes[0] + sizes[1] + window
-        made = simulate("charged", sum(sizes), save=save, shard=(run, sum(sizes)))
+        made = simulate(task.system, sum(sizes), save=save, shard=(run, sum(sizes)))
         forecasts = {
             MODELS[model].label: {last + h: x[window] for h, x in at.items()}
             for model, at in shown.items()

@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spacetime_en.reproduce.experiment import Result, read_result
+from spacetime_en.reproduce.experiment import Result, check_result, read_result
 from spacetime_en.reproduce.plan import (
+    ABLATION,
+    AUDITED,
     BASELINES,
     HORIZONS,
     MODELS,
@@ -24,9 +26,13 @@ from spacetime_en.reproduce.plan import (
 from spacetime_en.reproduce.published import PUBLISHED
 
 TRIVIAL = {"last_frame": "last frame", "straight_line": "straight line"}
-LEAST_SQUARES = {"least_squares_line": "least squares line"}
-# NOTES: by posterior sampling, N = 5, L = 10, against the clean target.
-NOISY_FLOOR = {10_000: 10.6, 1_000: 0.122}
+NOISY_TRIVIAL = TRIVIAL | {"least_squares_line": "least squares line"}
+# NOTES: by posterior sampling, N = 5, L = 10, H = 10,000, against the clean target.
+NOISY_FLOOR = 10.6
+CHAOS = (
+    "The exact force with half the step already differs by 2.2 in the mean and 0.89 in the median "
+    "at N = 20: chaos, below which no model can be expected to go."
+)
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,8 @@ class Cell:
         text: to print.
     """
 
-    value: float | None
-    text: str
+    value: float | None = None
+    text: str = "–"
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,41 @@ class Table:
         return "\n".join(f"| {line} |" for line in lines) + "\n" + notes
 
 
+@dataclass(frozen=True)
+class Results:
+    """The results in a folder, by experiment.
+
+    Args:
+        folder: where they are.
+        scale: at which they were made; others are refused.
+    """
+
+    folder: Path
+    scale: Scale
+
+    def of(self, experiments: Sequence[Experiment]) -> list[Result]:
+        """Those that there are."""
+        found = []
+        for experiment in experiments:
+            result = read_result(self.folder, experiment)
+            if result is not None:
+                check_result(self.folder, experiment, self.scale)
+                found.append(result)
+        return found
+
+    def seeds(self, data: Data, model: str) -> list[Result]:
+        """The results of a model on a task, one a seed."""
+        return self.of([Experiment(data, model, seed) for seed in self.scale.seeds])
+
+    def tested(self, data: Data, model: str) -> Result | None:
+        """The result of the first seed, if it came to a test."""
+        found = self.of([Experiment(data, model, self.scale.seeds[0])])
+        return found[0] if found and "test" in found[0] else None
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Short, and never 0 for what is not: 3.21, 0.0123, 1.2e-07, 12,345."""
     if value is None or math.isnan(value):
@@ -82,217 +123,220 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.1e}"
 
 
-def _cell(values: Sequence[float | None], show: Callable[[float], str] = number) -> Cell:
-    """The mean over seeds, with the standard deviation if there are several."""
-    known = [v for v in values if v is not None]
-    if not known:
-        return Cell(None, "–")
-    mean = statistics.fmean(known)
-    if len(known) < 2 or len(set(known)) == 1:
-        return Cell(mean, show(mean))
-    return Cell(mean, f"{show(mean)} ± {number(statistics.stdev(known), 2)}")
+def mean_and_deviation(values: Sequence[float]) -> Cell:
+    """Over seeds; infinite if one of them is."""
+    mean = statistics.fmean(values)
+    if math.isinf(mean):
+        return Cell(None, "∞")
+    if len(set(values)) == 1:
+        return Cell(mean, number(mean))
+    return Cell(mean, f"{number(mean)} ± {number(statistics.stdev(values), 2)}")
 
 
-def _time(seconds: float) -> str:
+def _shown(show: Callable[[float], str]) -> Callable[[Sequence[float]], Cell]:
+    """The mean over seeds, printed as `show` does."""
+
+    def cell(values: Sequence[float]) -> Cell:
+        mean = statistics.fmean(values)
+        return Cell(None, "∞") if math.isinf(mean) else Cell(mean, show(mean))
+
+    return cell
+
+
+def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-Column = Callable[[Result], float | None]
+@dataclass(frozen=True)
+class Column:
+    """A column: what it reads of a result, and how it sums up several seeds.
+
+    Args:
+        head: its name.
+        read: the number of a result, for the model (``"model"``) or for a trivial forecast
+            (``"last_frame"``, ...); None: there is none.
+        cell: the numbers of all seeds as one cell.
+    """
+
+    head: str
+    read: Callable[[Result, str], float | None]
+    cell: Callable[[Sequence[float]], Cell] = mean_and_deviation
+
+    def of(self, results: Sequence[Result], who: str = "model") -> Cell:
+        """The cell of some results; those that diverged have none."""
+        values = [self.read(result, who) for result in results if "test" in result]
+        known = [value for value in values if value is not None]
+        return self.cell(known) if known else Cell()
 
 
-def _error(kind: str, key: str, where: str = "test") -> Column:
-    def read(result: Result) -> float | None:
-        found = result[where] if where == "test" else result[where]["model"]
-        return found[kind][key]  # type: ignore[no-any-return]
+def _error(head: str, kind: str, key: str, where: str = "test") -> Column:
+    def read(result: Result, who: str) -> float | None:
+        found = result[where]
+        own = found if where == "test" and who == "model" else found[who]
+        value = own[kind][key]
+        return math.inf if value is None else float(value)  # JSON has no infinity
 
-    return read
+    return Column(head, read)
 
 
-def _training(key: str) -> Column:
+def _cost(head: str, of: Callable[[Result], float | None], cell: Any) -> Column:
+    return Column(head, lambda result, who: of(result) if who == "model" else None, cell)
+
+
+def _training(key: str) -> Callable[[Result], float | None]:
     return lambda result: result.get("training", {}).get(key)
 
 
-ERRORS: dict[str, Column] = {
-    "position MSE": _error("position_mse", "mean"),
-    "median": _error("position_mse", "median"),
-    "p90": _error("position_mse", "p90"),
-    "velocity MSE": _error("velocity_mse", "mean"),
-}
-COST: dict[str, Column] = {
-    "learning rate": lambda result: result["rate"],
-    "training": _training("seconds"),
-    "samples": _training("samples"),
-    "equivariance error": lambda result: max(result["test"]["equivariance_error"].values()),
-}
+def _equivariance_error(result: Result) -> float:
+    found = result["test"]["equivariance_error"].values()
+    return max(math.inf if error is None else error for error in found)
 
 
-@dataclass(frozen=True)
-class Results:
-    """The results in a folder, by experiment.
+ERRORS = (
+    _error("position MSE", "position_mse", "mean"),
+    _error("median", "position_mse", "median"),
+    _error("p90", "position_mse", "p90"),
+    _error("velocity MSE", "velocity_mse", "mean"),
+)
+CLEAN_ERRORS = (
+    _error("noisy target: MSE", "position_mse", "mean"),
+    _error("clean target: MSE", "position_mse", "mean", "clean"),
+    _error("median", "position_mse", "median", "clean"),
+    _error("p90", "position_mse", "p90", "clean"),
+    _error("velocity MSE", "velocity_mse", "mean", "clean"),
+)
+COST = (
+    _cost("learning rate", lambda result: result["rate"], _shown("{:g}".format)),
+    _cost("training", _training("seconds"), _shown(_minutes)),
+    _cost("samples", _training("samples"), _shown("{:,.0f}".format)),
+    _cost("equivariance error", _equivariance_error, _shown("{:.0e}".format)),
+)
+VALIDATION = _cost("validation MSE", _training("val_mse"), mean_and_deviation)
+Row = tuple[str, list[Cell]]
 
-    Args:
-        folder: where they are.
-        scale: at which they were made.
-    """
 
-    folder: Path
-    scale: Scale
-
-    def of(self, experiments: Sequence[Experiment]) -> list[Result]:
-        """Those that there are."""
-        found = (read_result(self.folder, experiment) for experiment in experiments)
-        return [result for result in found if result is not None]
-
-    def seeds(self, data: Data, model: str) -> list[Result]:
-        """The results of a model on a task, one a seed."""
-        return self.of([Experiment(data, model, seed) for seed in self.scale.seeds])
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def make_tables(results: Results) -> list[Table]:
     """Every table that has at least one result."""
-    made = [_make(name, results) for name in TABLES]
-    made.append(audit(results))
-    return [table for table in made if table.rows]
-
-
-def _make(name: str, results: Results) -> Table:
-    if name == "horizons":
-        return horizons(results)
-    if name == "ablation":
-        return ablation(results)
-    if name == "noisy":
-        return noisy(results)
-    return compared(name, results)
+    special = {"horizons": horizons, "ablation": ablation, "noisy": noisy}
+    made = [
+        special[name](results) if name in special else compared(name, results) for name in TABLES
+    ]
+    return [table for table in (*made, audit(results)) if table.rows]
 
 
 def compared(name: str, results: Results) -> Table:
     """The models beside each other on one task, with what the paper printed."""
     data = table(name, results.scale)[0].data
-    columns: dict[str, Column] = ERRORS | COST
-    rows = []
-    for model in BASELINES:
-        rows += _row(MODELS[model].label, results.seeds(data, model), columns, name, model)
+    columns = (*ERRORS, *COST)
+    rows = _rows(results, data, BASELINES, columns, name)
     for experiment in table(name, results.scale):
         if experiment.rate is not None:
             label = f"{MODELS[experiment.model].label}, the paper's rate"
-            rows += _row(label, results.of([experiment]), columns, name, None)
-    rows += _trivial_rows(results, data, TRIVIAL, columns)
-    heads = ["parameters", "published", *columns]
-    return Table(name, TITLES[name], heads, rows, _notes(results, data))
+            rows += _row(label, results.of([experiment]), columns, None)
+    rows += _trivial_rows(results, data, BASELINES, columns, TRIVIAL)
+    notes = _notes(results, data, BASELINES)
+    notes += [CHAOS] if rows and data.nodes > 5 else []
+    return Table(name, TITLES[name], _heads(columns), rows, notes)
 
 
 def ablation(results: Results) -> Table:
     """SET with one thing changed at a time."""
-    columns: dict[str, Column] = {"validation MSE": _training("val_mse")} | ERRORS | COST
-    data, rows = Data(), []
-    own = results.seeds(data, "set")
-    reference = _cell([_error("position_mse", "mean")(r) for r in own]).value
-    for experiment in dict.fromkeys(e.model for e in table("ablation", results.scale)):
-        name = MODELS[experiment].label + ("" if MODELS[experiment].trains else " (untrained)")
-        own = results.seeds(data, experiment)
-        for label, cells in _row(name, own, columns, "ablation", experiment):
-            mean = cells[3].value
-            ratio = mean / reference if mean is not None and reference else None
-            rows.append((label, [*cells, Cell(ratio, f"{ratio:.2f}×" if ratio else "–")]))
-    if rows:
-        trivial = _trivial_rows(results, data, TRIVIAL, columns)
-        rows += [(label, [*cells, Cell(None, "–")]) for label, cells in trivial]
-    notes = _notes(results, data)
+    data, columns = Data(), (VALIDATION, *ERRORS, *COST)
+    reference = ERRORS[0].of(results.seeds(data, "set")).value
+    rows = []
+    for model in ABLATION:
+        untrained = "" if MODELS[model].trains else " (untrained)"
+        own = results.seeds(data, model)
+        mean = ERRORS[0].of(own).value
+        ratio = mean / reference if mean is not None and reference else None
+        last = Cell() if ratio is None else Cell(ratio, f"{ratio:.2f}×")
+        label = MODELS[model].label + untrained
+        rows += [
+            (label, [*cells, last])
+            for label, cells in _row(label, own, columns, PUBLISHED["ablation"].get(model))
+        ]
+    for label, cells in _trivial_rows(results, data, ABLATION, columns, TRIVIAL):
+        rows.append((label, [*cells, Cell()]))
+    notes = _notes(results, data, ABLATION)
     if rows:
         notes.append(
             "Without spatial attention no parameter influences the forecast: there is nothing to "
             "train, and the row is of the model as it is built."
         )
-    heads = ["parameters", "published", *columns, "ratio to SET"]
-    return Table("ablation", TITLES["ablation"], heads, rows, notes)
+    return Table("ablation", TITLES["ablation"], [*_heads(columns), "ratio to SET"], rows, notes)
 
 
 def noisy(results: Results) -> Table:
     """Errors against what is observed, and against the truth behind it."""
-    data = Data(noisy=True)
-    columns: dict[str, Column] = {
-        "noisy target: MSE": _error("position_mse", "mean"),
-        "clean target: MSE": _error("position_mse", "mean", "clean"),
-        "median": _error("position_mse", "median", "clean"),
-        "p90": _error("position_mse", "p90", "clean"),
-        "velocity MSE": _error("velocity_mse", "mean", "clean"),
-    }
-    rows = []
-    for model in BASELINES:
-        rows += _row(
-            MODELS[model].label, results.seeds(data, model), columns | COST, "noisy", model
-        )
-    first = results.of(table("noisy", results.scale))[:1]
-    for key, label in (TRIVIAL | LEAST_SQUARES).items() if first else ():
-        clean = first[0]["clean"][key]
-        values = [
-            first[0]["test"][key]["mean"],
-            *(clean["position_mse"][k] for k in ("mean", "median", "p90")),
-            clean["velocity_mse"]["mean"],
-        ]
-        cells = [Cell(v, number(v)) for v in values]
-        rows.append((label, [_count(0), *_blank(1), *cells, *_blank(len(COST))]))
-    notes = _notes(results, data)
+    data, columns = Data(noisy=True), (*CLEAN_ERRORS, *COST)
+    rows = _rows(results, data, BASELINES, columns, "noisy")
+    rows += _trivial_rows(results, data, BASELINES, columns, NOISY_TRIVIAL)
+    notes = _notes(results, data, BASELINES)
     if rows:
-        floor = NOISY_FLOOR[data.horizon]
-        rows.append(("floor, about", [*_blank(2), Cell(floor + 0.5, number(floor + 0.5)),
-                     Cell(floor, number(floor)), *_blank(3 + len(COST))]))  # fmt: skip
+        floors = {
+            "noisy target: MSE": NOISY_FLOOR + 0.5,
+            "clean target: MSE": NOISY_FLOOR,
+        }
+        cells = [
+            Cell(floors[head], number(floors[head])) if head in floors else Cell()
+            for head in _heads(columns)
+        ]
+        rows.append(("floor, about", cells))
         notes.append(
-            f"No model can do better than about {floor} against the clean target (posterior "
+            f"No model can do better than about {NOISY_FLOOR} against the clean target (posterior "
             "sampling, N = 5, L = 10), and 0.5 more, the variance of the noise, against the noisy "
             "one. The models are trained on noisy targets, as in the paper."
         )
-    heads = ["parameters", "published", *columns, *COST]
-    return Table("noisy", TITLES["noisy"], heads, rows, notes)
+    return Table("noisy", TITLES["noisy"], _heads(columns), rows, notes)
 
 
 def horizons(results: Results) -> Table:
     """Mean and median of each model, retrained for each horizon."""
-    rows = []
-    seed = results.scale.seeds[0]
-    by_model = {
-        model: [results.of([Experiment(Data(horizon=h), model, seed)]) for h in HORIZONS]
-        for model in BASELINES
+    found = {
+        model: [results.tested(Data(horizon=h), model) for h in HORIZONS] for model in BASELINES
     }
-    for model, found in by_model.items():
-        if any(found):
-            cells = [_mean_and_median([r["test"]["position_mse"] for r in own]) for own in found]
-            rows.append((MODELS[model].label, cells))
-    for key, label in TRIVIAL.items() if rows else ():
-        cells = []
-        for place in range(len(HORIZONS)):
-            known = [r for found in by_model.values() for r in found[place]]
-            cells.append(_mean_and_median([r["test"][key] for r in known[:1]]))
-        rows.append((label, cells))
-    heads = [f"H = {h:,}" for h in HORIZONS]
-    notes = [
-        "Position MSE: mean (median). One seed; every model is trained anew for every horizon."
+    rows: list[Row] = [
+        (MODELS[model].label, [_mean_and_median(result, "model") for result in own])
+        for model, own in found.items()
+        if any(own)
     ]
+    for who, label in TRIVIAL.items() if rows else ():
+        at_each = [
+            next((own[place] for own in found.values() if own[place]), None)
+            for place in range(len(HORIZONS))
+        ]
+        rows.append((label, [_mean_and_median(result, who) for result in at_each]))
+    heads = [f"H = {h:,}" for h in HORIZONS]
+    notes = ["Position MSE: mean (median). One seed; each model is trained anew for each horizon."]
     return Table("horizons", TITLES["horizons"], heads, rows, notes if rows else [])
 
 
 def audit(results: Results) -> Table:
     """What zero targets do to the error, beside what was published."""
-    rows = []
-    clean, noise = (Data(noisy=noisy, zero=True) for noisy in (False, True))
+    mean = ERRORS[0]
+    rows: list[Row] = []
     for model in BASELINES:
-        own, with_noise = results.seeds(clean, model), results.seeds(noise, model)
-        true = results.seeds(Data(), model)
-        if not own and not with_noise:
+        zero, noisy_zero = (
+            [result for result in [results.tested(data, model)] if result is not None]
+            for data in (Data(zero=True), Data(noisy=True, zero=True))
+        )
+        if not zero and not noisy_zero:
             continue
-        mean = _error("position_mse", "mean")
-        published, noisy_published = PUBLISHED["baselines"][model], PUBLISHED["noisy"][model]
-        shifts = (own or with_noise)[0]["test"]["equivariance_error"]["translation"] < 1e-3
+        shifts = (zero or noisy_zero)[0]["test"]["equivariance_error"]["translation"] or math.inf
+        bound = zero[0]["centroid_variance"] if zero and shifts < 1e-3 else None
         rows.append(
             (
                 MODELS[model].label,
                 [
-                    _published(published),
-                    _cell([mean(r) for r in own]),
-                    _cell([r["centroid_variance"] if shifts else None for r in own]),
-                    _cell([mean(r) for r in true]),
-                    _published(noisy_published),
-                    _cell([mean(r) for r in with_noise]),
+                    _published(PUBLISHED["baselines"][model]),
+                    mean.of(zero),
+                    Cell(bound, number(bound)),
+                    mean.of(results.seeds(Data(), model)),
+                    _published(PUBLISHED["noisy"][model]),
+                    mean.of(noisy_zero),
                 ],
             )
         )
@@ -305,101 +349,92 @@ def audit(results: Results) -> Table:
         "zero targets with noise",
     ]
     notes = [
-        "AUDIT: the columns of zero targets are made with `--targets zero`, and measure how well a "
-        "model outputs 0.",
+        "AUDIT: the columns of zero targets are made with `--targets zero`, one seed each, and "
+        "measure how well a model outputs 0.",
         "The bound is the variance of the inputs' centroid, which no translation-equivariant model "
         "can go below on zero targets; noise of variance 0.5 around zero cannot be forecast "
         "better than 0.5.",
     ]
-    return Table("published", "The published figures", heads, rows, notes if rows else [])
+    return Table(AUDITED, TITLES[AUDITED], heads, rows, notes if rows else [])
 
 
 # --- parts of tables ------------------------------------------------------------------------------
 
 
+def _heads(columns: Sequence[Column]) -> list[str]:
+    return ["parameters", "published", "seeds", *(column.head for column in columns)]
+
+
+def _rows(
+    results: Results, data: Data, models: Sequence[str], columns: Sequence[Column], name: str
+) -> list[Row]:
+    return [
+        row
+        for model in models
+        for row in _row(
+            MODELS[model].label,
+            results.seeds(data, model),
+            columns,
+            PUBLISHED.get(name, {}).get(model),
+        )
+    ]
+
+
 def _row(
-    label: str,
-    results: Sequence[Result],
-    columns: dict[str, Column],
-    name: str,
-    model: str | None,
-) -> list[tuple[str, list[Cell]]]:
+    label: str, results: Sequence[Result], columns: Sequence[Column], published: str | None
+) -> list[Row]:
     """One row, if there are results."""
     if not results:
         return []
-    published = None if model is None else PUBLISHED.get(name, {}).get(model)
-    cells = [_count(results[0]["test"]["parameters"]), _published(published)]
-    for head, column in columns.items():
-        values = [column(result) for result in results]
-        if head == "learning rate":
-            cells.append(Cell(values[0], "–" if values[0] is None else f"{values[0]:g}"))
-        elif head == "training":
-            known = [v for v in values if v is not None]
-            mean = statistics.fmean(known) if known else None
-            cells.append(Cell(mean, "–" if mean is None else _time(mean)))
-        elif head == "samples":
-            known = [v for v in values if v is not None]
-            mean = statistics.fmean(known) if known else None
-            cells.append(Cell(mean, "–" if mean is None else f"{mean:,.0f}"))
-        elif head == "equivariance error":
-            worst = max((v for v in values if v is not None), default=None)
-            cells.append(Cell(worst, "–" if worst is None else f"{worst:.0e}"))
-        else:
-            cells.append(_cell(values))
-    return [(label, cells)]
+    tested = [result for result in results if "test" in result]
+    lost = len(results) - len(tested)
+    seeds = Cell(len(results), f"{len(results)}" + (f", {lost} diverged" if lost else ""))
+    count = _count(tested[0]["test"]["parameters"]) if tested else Cell()
+    return [(label, [count, _published(published), seeds, *(c.of(results) for c in columns)])]
 
 
 def _trivial_rows(
-    results: Results, data: Data, which: dict[str, str], columns: dict[str, Column]
-) -> list[tuple[str, list[Cell]]]:
+    results: Results,
+    data: Data,
+    models: Sequence[str],
+    columns: Sequence[Column],
+    which: dict[str, str],
+) -> list[Row]:
     """The forecasts that learn nothing, from any result on the same windows."""
-    models = [*BASELINES, *MODELS]
-    first = next((r for model in models for r in results.seeds(data, model)), None)
-    rows = []
-    for key, label in which.items() if first is not None else ():
-        assert first is not None
-        found = first["test"][key]
-        known = {
-            "position MSE": found["mean"],
-            "median": found["median"],
-            "p90": found["p90"],
-            "velocity MSE": found["velocity_mse"]["mean"],
-        }
-        cells = [Cell(known.get(head), number(known.get(head))) for head in columns]
-        rows.append((label, [_count(0), *_blank(1), *cells]))
-    return rows
+    found = (result for model in models for result in results.seeds(data, model))
+    first = next((result for result in found if "test" in result), None)
+    if first is None:
+        return []
+    return [
+        (label, [_count(0), Cell(), Cell(), *(column.of([first], who) for column in columns)])
+        for who, label in which.items()
+    ]
 
 
-def _notes(results: Results, data: Data) -> list[str]:
-    """Seeds and what was seen of the data: whoever saw little is undertrained."""
+def _notes(results: Results, data: Data, models: Sequence[str]) -> list[str]:
+    """What was seen of the data: whoever saw little is undertrained."""
     seen = {}
-    for model in BASELINES:
+    for model in models:
         for result in results.seeds(data, model)[:1]:
-            windows = result["settings"]["task"]["counts"][0]
-            seen[MODELS[model].label] = result["training"]["samples"] / windows
+            if samples := result.get("training", {}).get("samples"):
+                epochs = samples / result["settings"]["task"]["counts"][0]
+                seen[MODELS[model].label] = number(epochs, 2)
     if not seen:
         return []
-    seeds = max(len(results.seeds(data, model)) for model in BASELINES)
-    over = f"Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "One seed."
-    passes = ", ".join(f"{label} {number(epochs, 2)}" for label, epochs in seen.items())
-    return [f"{over} Passes over the training data: {passes}."]
+    passes = ", ".join(f"{label} {epochs}" for label, epochs in seen.items())
+    return [f"± is the standard deviation over seeds. Passes over the training data: {passes}."]
 
 
-def _mean_and_median(summaries: list[dict[str, float]]) -> Cell:
-    if not summaries:
-        return Cell(None, "–")
-    own = summaries[0]
-    return Cell(own["mean"], f"{number(own['mean'])} ({number(own['median'])})")
+def _mean_and_median(result: Result | None, who: str) -> Cell:
+    if result is None:
+        return Cell()
+    mean, median = (column.of([result], who) for column in ERRORS[:2])
+    return Cell(mean.value, f"{mean.text} ({median.text})")
 
 
-def _published(value: float | None) -> Cell:
-    """With the digits that the paper printed."""
-    return Cell(value, "–" if value is None else f"{value:.3g}")
+def _published(text: str | None) -> Cell:
+    return Cell() if text is None else Cell(float(text), text)
 
 
 def _count(value: int) -> Cell:
     return Cell(value, f"{value:,}")
-
-
-def _blank(count: int) -> list[Cell]:
-    return [Cell(None, "–")] * count

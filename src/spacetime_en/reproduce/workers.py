@@ -41,6 +41,8 @@ def carry_out_all(
     """
     if workers is not None and workers < 1:
         raise InputError(f"workers: expected a positive whole number, found {workers}.")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; choose another folder for the results.")
     for experiment in experiments:
         check_result(folder, experiment, scale)
     todo = [e for e in experiments if not path_of(folder, e).exists()]
@@ -82,8 +84,6 @@ def _terminable() -> Iterator[None]:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Two commands in one folder would train the same runs at once."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; choose another folder for the results.")
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock")
     try:

@@ -28,6 +28,7 @@ const short = (value) => {
 
 function page() {
   $("what").textContent = DATA.what;
+  if (DATA.audit) $("title").textContent = "AUDIT: targets that are all zero";
   $("theme").addEventListener("click", () => {
     const dark = getComputedStyle(document.documentElement).getPropertyValue("--page").trim() === "#14171c";
     document.documentElement.dataset.theme = dark ? "light" : "dark";
@@ -57,7 +58,7 @@ function table(made) {
   const body = element("tbody", {}, "", grid);
   const rows = made.rows.map(([label, cells]) => {
     const row = element("tr", {}, "", body);
-    element("td", {}, label, row);
+    element("th", { scope: "row" }, label, row);
     for (const cell of cells) element("td", cell.value === null ? { class: "none" } : {}, cell.text, row);
     return { row, label, cells };
   });
@@ -106,9 +107,13 @@ function ticksOf(low, high, log) {
 function chart(panel) {
   const figure = element("figure", { id: `panel-${panel.name}` }, "", $("panels"));
   element("figcaption", {}, panel.title, figure);
-  const [W, H, left, bottom, top, right] = [560, 360, 66, 44, 12, 14];
+  const narrow = matchMedia("(max-width: 40rem)").matches;  // letters stay as large as on a wide screen
+  const [W, H, left, bottom, top, right] = narrow ? [360, 300, 58, 44, 12, 14] : [560, 360, 66, 44, 12, 14];
   const svg = element("svg:svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": panel.title }, "", figure);
-  const points = panel.curves.flatMap((c) => c.x.map((x, i) => [x, c.y[i]]));
+  // A logarithm has no place for zero.
+  const known = (c) => c.x.map((x, i) => [x, c.y[i]]).filter(([x, y]) => (!panel.log_x || x > 0) && (!panel.log_y || y > 0));
+  const points = panel.curves.flatMap(known);
+  if (!points.length) return;
   const span = (values, log) => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     if (log) return [low / 1.15, high * 1.15];
@@ -137,12 +142,13 @@ function chart(panel) {
   const told = element("div", { class: "told", "aria-live": "polite" }, "", figure);
   panel.curves.forEach((curve, place) => {
     const colour = curve.trivial ? "var(--muted)" : COLOURS[place % COLOURS.length];
-    const path = curve.x.map((x, i) => `${i ? "L" : "M"}${X(x)},${Y(curve.y[i])}`).join("");
+    const own = known(curve);
+    const path = own.map(([x, y], i) => `${i ? "L" : "M"}${X(x)},${Y(y)}`).join("");
     element("svg:path", { d: path, fill: "none", stroke: colour, "stroke-width": 2,
       "stroke-dasharray": curve.trivial ? "5 4" : "none" }, "", svg);
-    curve.x.forEach((x, i) => {
-      const dot = element("svg:circle", { cx: X(x), cy: Y(curve.y[i]), r: 4, fill: colour }, "", svg);
-      const text = `${curve.label}: ${short(curve.y[i])} at ${short(x)}`;
+    own.forEach(([x, y]) => {
+      const dot = element("svg:circle", { cx: X(x), cy: Y(y), r: 4, fill: colour }, "", svg);
+      const text = `${curve.label}: ${short(y)} at ${short(x)}`;
       element("svg:title", {}, text, dot);
       for (const kind of ["pointerenter", "click"]) dot.addEventListener(kind, () => { told.textContent = text; });
     });
@@ -156,16 +162,19 @@ function chart(panel) {
 
 function attention(blocks) {
   const kinds = ["features", "positions", "velocities"];
-  const high = Math.max(...blocks.flatMap((b) => kinds.flatMap((k) => b[k].flat())));
+  const weights = blocks.flatMap((b) => kinds.flatMap((k) => b[k].flat()));
+  const [low, high] = [Math.min(...weights), Math.max(...weights)];
+  $("scale").textContent = `Pale: ${short(low)}, full: ${short(high)}.`;
   blocks.forEach((block, number) => {
     for (const kind of kinds) {
       const map = block[kind];
       const figure = element("figure", {}, "", $("maps"));
       element("figcaption", {}, `block ${number + 1}, ${kind}`, figure);
-      const svg = element("svg:svg", { viewBox: `0 0 ${map.length} ${map.length}` }, "", figure);
+      const svg = element("svg:svg", { viewBox: `0 0 ${map.length} ${map.length}`, role: "img",
+        "aria-label": `Attention to ${kind} in block ${number + 1}` }, "", figure);
       map.forEach((row, t) => row.forEach((weight, s) => {
         const cell = element("svg:rect", { x: s, y: t, width: 1.02, height: 1.02,
-          fill: `color-mix(in oklab, var(--accent) ${(100 * weight) / high}%, var(--panel))` }, "", svg);
+          fill: `color-mix(in oklab, var(--accent) ${(100 * (weight - low)) / (high - low || 1)}%, var(--panel))` }, "", svg);
         element("svg:title", {}, `t = ${t}, s = ${s}: ${short(weight)}`, cell);
       }));
     }
@@ -238,7 +247,7 @@ function view(scenes) {
       const [a, b, c] = p.map((value, k) => value - middle[k]);
       const [u, w] = [cy * a + sy * b, -sy * a + cy * b];
       const depth = cp * w - sp * c;
-      const near = 1 / (1 + (0.18 * depth) / half);
+      const near = 1 / Math.max(0.2, 1 + (0.18 * depth) / half);  // what is far in front stays in front
       return [width / 2 + size * near * u, height / 2 - size * near * (sp * w + cp * c), near];
     };
     const stroke = (points, colour, thickness, dash = []) => {
