@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from spacetime_en import InputError
-from spacetime_en.data import Trajectories, Windows
+from spacetime_en.data import Trajectories, Windows, load_task
 from spacetime_en.data.readers import read
 from spacetime_en.data.readers.mocap import MotionFiles, parse_amc, parse_asf, rotation
+from spacetime_en.evaluation import run
+from spacetime_en.nn.baselines import LastFrame, StraightLine
 from tests.data.cmu import CMU, needs_cmu
 
 ASF = """# a skeleton of two bones
@@ -163,3 +165,59 @@ def test_the_raw_files_give_the_arrays_of_the_benchmarks(motion):
         assert np.abs(x - given[f"X{number:02d}"]).max() < 1e-9
     assert files.skeleton(name).joints == given["joint_names"].tolist()
     assert np.array_equal(files.skeleton(name).edges, given["edges"])
+
+
+@needs_cmu
+@pytest.mark.parametrize(
+    ("name", "settings", "counts", "last", "straight"),
+    [
+        ("mocap-walk", {}, [1100, 600, 600], 0.3831, 0.0184),
+        ("mocap-basketball", {}, [1200, 600, 600], 1.5878, 0.1776),
+        ("mocap-run", {}, [400, 240, 240], None, 19.80),
+        ("mocap-walk", {"protocol": "one-frame"}, [1100, 600, 600], None, None),
+    ],
+)
+def test_tasks_have_the_published_windows(name, settings, counts, last, straight):
+    """PEERS: "copy last" and "straight line" agree with the published figures to every digit."""
+    task = load_task(name, **settings)
+    assert [len(windows) for windows in task.splits.values()] == counts
+    for model, published in ((LastFrame(), last), (StraightLine(), straight)):
+        if published is not None:
+            found, _ = run(model, task.test, 100)
+            assert float(found.position.mean()) == pytest.approx(published, rel=1e-3)
+    graph, _ = task.train[:2]
+    assert graph.x.shape[2:] == (31, 3)
+    assert graph.features.shape[-1] == 32  # the speed, and which joint it is
+    assert graph.edge_attr[0, 0, ..., 0].sum() == 60  # thirty bones, seen from both ends
+
+
+@needs_cmu
+def test_a_protocol_that_reaches_beyond_the_trials_is_refused():
+    with pytest.raises(InputError, match="reach beyond their trials"):
+        load_task("mocap-run", protocol="ten-frames")
+
+
+def test_without_the_data_a_task_says_what_it_needs(monkeypatch, tmp_path):
+    monkeypatch.delenv("SPACETIME_EN_CMU", raising=False)
+    with pytest.raises(InputError, match="set SPACETIME_EN_CMU to a folder with the ASF/AMC"):
+        load_task("mocap-walk", cache=tmp_path)
+
+
+def test_windows_can_be_named_one_by_one(tmp_path):
+    runs = [
+        np.random.default_rng(k).standard_normal((length, 2, 3)) for k, length in ((0, 9), (1, 6))
+    ]
+    data = Trajectories.from_runs(runs)
+    windows = Windows(data, 2, 2, 1, starts=np.array([(1, 2), (0, 5), (0, 0)]))
+    assert windows.places()[0].tolist() == [1, 0, 0]
+    assert windows.places()[1].tolist() == [[2, 4, 5], [5, 7, 8], [0, 2, 3]]
+    assert np.allclose(windows[0][0].x[0, 1], runs[1][4], atol=1e-6)
+    with pytest.raises(InputError, match="no window starts at step 20 of run 0"):
+        Windows(data, 2, 2, 1, starts=np.array([(0, 20)]))
+    with pytest.raises(InputError, match="step 3 of run 1 does not end in it; the run has 6"):
+        Windows(data, 2, 2, 1, starts=np.array([(1, 3)]))
+
+
+def test_runs_that_do_not_fit_each_other_are_refused():
+    with pytest.raises(InputError, match=r"runs: expected \(T, N, n\) with the same N, n"):
+        Trajectories.from_runs([np.zeros((5, 2, 3)), np.zeros((5, 3, 3))])
