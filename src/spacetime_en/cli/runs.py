@@ -18,6 +18,7 @@ from tyro.conf import Positional
 
 from spacetime_en.cli.chosen import Chosen, task_field
 from spacetime_en.config import open_task, settings_of, source_of, without_source
+from spacetime_en.errors import InputError
 from spacetime_en.progress import progress_bar
 from spacetime_en.runs import Run
 
@@ -146,6 +147,43 @@ class Export:
         print(export(run.model(), example, self.out or self.run / f"model.{ending}", self.format))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Animate:
+    """Show forecasts in motion: the past, the truth, and what the models of runs say.
+
+    Args:
+        runs: folders of one or more runs on the same task.
+        out: file to write: .gif, .mp4 (needs ffmpeg), or .html, a page to turn and play.
+        window: the number of a test window; of a recording, the one whose run is shown.
+        frames: at most so many.
+        fps: frames a second.
+    """
+
+    runs: Positional[tuple[Path, ...]]
+    out: Path
+    window: int = 0
+    frames: int = 120
+    fps: int = 20
+
+    def __call__(self) -> None:
+        from spacetime_en.animation import animate, make_scene
+
+        runs = {str(folder): Run.open(folder) for folder in self.runs}
+        if not runs:
+            raise InputError("runs: which? Name one or more folders of runs.")
+        models = {}
+        for folder, run in runs.items():
+            preset = run.config.preset
+            models[folder if preset in models else preset] = run.model().to(_device())
+        first, *others = runs.values()
+        for folder, run in zip(list(runs)[1:], others, strict=True):
+            if run.facts["data"]["fingerprint"] != first.facts["data"]["fingerprint"]:
+                raise InputError(f"{folder}: was trained on another task than {self.runs[0]}.")
+        scene = make_scene(models, first.config.load_task(), self.window, self.frames)
+        with progress_bar("frames", len(scene.steps)) as advance:
+            print(animate(scene, self.out, self.fps, advance))
+
+
 def _run_among(arguments: Sequence[str]) -> Path | None:
     """The run, wherever it stands among the options."""
     words = [a for a in arguments if a not in ("-h", "--help")]
@@ -186,4 +224,4 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
         frozen=True,
         kw_only=True,
     )
-    return {"evaluate": evaluate, "predict": Predict, "export": Export}
+    return {"evaluate": evaluate, "predict": Predict, "export": Export, "animate": Animate}

@@ -14,8 +14,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from spacetime_en.files import replace_whole
 from spacetime_en.report.plots import COLOURS, cube
+from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.curves import Curve, Panel
-from spacetime_en.reproduce.scenes import Scene
 
 MARKERS = "osD^vP"
 ATTENTION = ("features", "positions", "velocities")
@@ -56,7 +56,7 @@ def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[P
     figure = _figure(4.4 * count, 4.8)
     for place, scene in enumerate(scenes[:count]):
         axes: Any = figure.add_subplot(1, count, place + 1, projection="3d")
-        past = scene.steps <= scene.last_step
+        past = scene.steps <= scene.observed
         for node in range(scene.x.shape[1]):
             colour = COLOURS[node % len(COLOURS)]
             axes.plot(*scene.x[past, node].T, color=colour, linewidth=3)
@@ -79,7 +79,7 @@ def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[P
                 )
         ends = [np.asarray(at[max(at)]) for at in scene.forecasts.values()]
         cube(axes, np.concatenate([scene.x.reshape(-1, 3), *ends]))
-        axes.set_title(f"test window {scene.window}", fontsize=9)
+        axes.set_title(scene.title, fontsize=9)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
     return _save(figure, folder, "forecasts")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spacetime_en.files import replace_whole
+from spacetime_en.report import scene
+from spacetime_en.report.scene import asset
 from spacetime_en.reproduce.curves import make_panels
 from spacetime_en.reproduce.experiment import Result
 from spacetime_en.reproduce.figures import plot_attention, plot_panel, plot_scenes
@@ -50,7 +51,7 @@ def write_report(folder: Path, scale: Scale) -> Path:
         "facts": facts,
         "tables": [made.to_json() for made in tables],
         "panels": [asdict(panel) for panel in panels],
-        "scenes": [scene.to_json() for scene in scenes],
+        "scenes": [one.to_json() for one in scenes],
         "attention": maps,
     }
     _write(folder / "report.html", page(data))
@@ -76,12 +77,10 @@ def _what(scale: Scale) -> str:
 
 def page(data: dict[str, Any]) -> str:
     """The report: the page's parts and the data, in one file."""
-    assets = resources.files("spacetime_en.reproduce") / "assets"
-    read = {name: (assets / f"report.{name}").read_text("utf-8") for name in ("html", "css", "js")}
-    # In a script element "</" could end it: "<\/" is the same text to JSON.
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("</", "<\\/")
-    made = read["html"].replace("/*STYLE*/", read["css"]).replace("/*SCRIPT*/", read["js"])
-    return made.replace("/*DATA*/", text)
+    html, css, js = (
+        asset(f"report.{kind}", "spacetime_en.reproduce") for kind in ("html", "css", "js")
+    )
+    return scene.page(html, css, js, data)
 
 
 def _attention(results: Results) -> list[dict[str, Any]]:

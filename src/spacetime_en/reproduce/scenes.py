@@ -2,53 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from spacetime_en.data import TASKS, simulate
 from spacetime_en.data.tasks import Simulated
+from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
 from spacetime_en.reproduce.tables import Results
 
 FRAMES = 100  # of the future
-
-
-@dataclass(frozen=True)
-class Scene:
-    """One test window of the paper's task at N = 5.
-
-    Args:
-        window: its number among the test windows.
-        steps: of the frames, (T,).
-        last_step: of the last observed frame.
-        x: true positions, (T, N, 3).
-        charge: of the particles, (N,).
-        forecasts: by model, then by step, positions (N, 3).
-    """
-
-    window: int
-    steps: NDArray[np.int64]
-    last_step: int
-    x: NDArray[np.float64]
-    charge: NDArray[np.float64]
-    forecasts: dict[str, dict[int, Any]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers, with four digits."""
-        return {
-            "window": self.window,
-            "steps": self.steps.tolist(),
-            "lastStep": self.last_step,
-            "x": np.round(self.x, 4).tolist(),
-            "charge": self.charge.tolist(),
-            "forecasts": {
-                name: {str(step): np.round(x, 4).tolist() for step, x in at.items()}
-                for name, at in self.forecasts.items()
-            },
-        }
 
 
 def make_scenes(results: Results) -> list[Scene]:
@@ -78,10 +40,11 @@ def make_scenes(results: Results) -> list[Scene]:
         run = sizes[0] + sizes[1] + window
         made = simulate(task.system, sum(sizes), save=save, shard=(run, sum(sizes)))
         forecasts = {
-            MODELS[model].label: {last + h: x[window] for h, x in at.items()}
+            MODELS[model].label: {last + h: np.array(x[window]) for h, x in at.items()}
             for model, at in shown.items()
             if at
         }
         charge = made.attributes["charge"][0]
-        scenes.append(Scene(window, made.steps, last, made.x[0], charge, forecasts))
+        title = f"test window {window}"
+        scenes.append(Scene(title, made.steps, last, made.x[0], forecasts, charge))
     return scenes

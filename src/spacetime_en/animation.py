@@ -1,0 +1,250 @@
+"""Forecasts in motion: the past, the truth and what models say, as GIF, MP4 or an HTML page."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.animation import FFMpegWriter, PillowWriter
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from spacetime_en.data.simulation import simulate
+from spacetime_en.data.systems import SYSTEMS
+from spacetime_en.data.tasks import Task
+from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.windows import Windows
+from spacetime_en.errors import InputError
+from spacetime_en.files import replace_whole
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.report.plots import COLOURS, cube
+from spacetime_en.report.scene import Positions, Scene, asset, page
+
+ENDINGS = (".gif", ".mp4", ".html")
+SLIDING = 20  # windows of one run, one after the other: enough for a film of their targets
+
+
+def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames: int) -> Scene:
+    """The scene of a test window.
+
+    Where the run of the window has many windows, as a recording has, they follow each other: each
+    frame shows the truth and what was forecast for it. Otherwise the window's past is followed by
+    its one target, and what the simulation did in between if the data are simulated.
+
+    Args:
+        models: by the name to show.
+        task: whose test windows.
+        window: the number of one.
+        frames: at most so many.
+    """
+    windows = task.test
+    if not 0 <= window < len(windows):
+        raise InputError(f"window: expected one of the {len(windows):,} test windows.")
+    run = int(windows.places(np.array([window]))[0][0])
+    t = windows.trajectories
+    own = Windows(
+        t,
+        windows.length,
+        windows.stride,
+        windows.horizon,
+        runs=np.array([run]),
+        noise=windows.noise,
+        noise_seed=windows.noise_seed,
+        targets=windows.targets,
+        radius=windows.radius,
+        k=windows.k,
+    )
+    if len(own) >= SLIDING:
+        return _recording(models, own, frames, f"{task.label}, run {run}")
+    return _window(models, windows, window, frames, f"{task.label}, test window {window}")
+
+
+def _recording(
+    models: Mapping[str, Forecaster], windows: Windows, frames: int, title: str
+) -> Scene:
+    """One run from its first target on, each frame with the forecast that was made for it."""
+    t = windows.trajectories
+    (run, *_), places = windows.places()
+    goals = places[:, -1]
+    chosen = np.arange(len(windows))[:: -(-len(windows) // frames)]
+    forecasts = {
+        name: {
+            int(t.steps[goal]): _in_space(x, t)
+            for goal, x in zip(goals[chosen], _forecasts(model, windows, chosen), strict=True)
+        }
+        for name, model in models.items()
+    }
+    x = _in_space(np.asarray(t.x[run])[goals[chosen]], t)
+    steps = t.steps[goals[chosen]]
+    return Scene(
+        title,
+        steps,
+        int(steps[0]) - 1,
+        x,
+        forecasts,
+        _charge(t, int(run)),
+        [(int(a), int(b)) for a, b in t.meta.get("edges", [])],
+        follow=bool(t.meta.get("edges")),
+    )
+
+
+def _window(
+    models: Mapping[str, Forecaster], windows: Windows, window: int, frames: int, title: str
+) -> Scene:
+    """One window: its past, the way to its target, and the forecasts of that."""
+    t = windows.trajectories
+    (run,), (places,) = windows.places(np.array([window]))
+    known = t.steps[places]
+    steps, x = _between(t, int(run), known, frames)
+    goal = int(known[-1])
+    forecasts = {
+        name: {goal: _in_space(_forecasts(model, windows, np.array([window]))[0], t)}
+        for name, model in models.items()
+    }
+    bones = [(int(a), int(b)) for a, b in t.meta.get("edges", [])]
+    return Scene(
+        title, steps, int(known[-2]), _in_space(x, t), forecasts, _charge(t, int(run)), bones
+    )
+
+
+def _between(
+    t: Trajectories, run: int, known: NDArray[np.int64], frames: int
+) -> tuple[NDArray[np.int64], Positions]:
+    """Steps and positions of a run from the first to the last of the `known` steps."""
+    # A frame for every observed one, the rest for the way to the target.
+    future = np.linspace(known[-2], known[-1], max(2, frames - len(known) + 2)).astype(np.int64)
+    steps = np.unique(np.concatenate([known, future]))
+    system = t.meta.get("system")
+    if system in SYSTEMS and {"num", "seed", "scheme"} <= set(t.meta):
+        made = simulate(
+            system,
+            t.meta["num"],
+            nodes=t.x.shape[2],
+            dims=t.x.shape[3],
+            save=steps.tolist(),
+            seed=t.meta["seed"],
+            scheme=t.meta["scheme"],
+            shard=(run, t.meta["num"]),
+        )
+        return steps, np.asarray(made.x[0], dtype=float)
+    inside = t.steps[(t.steps >= known[0]) & (t.steps <= known[-1])]
+    steps = np.unique(np.concatenate([known, inside]))
+    return steps, np.asarray(t.x[run])[np.searchsorted(t.steps, steps)]
+
+
+def _forecasts(model: Forecaster, windows: Windows, which: NDArray[np.int64]) -> Positions:
+    """The model's positions for some windows, (b, N, n)."""
+    parameter = next(model.parameters(), None)
+    found = []
+    with torch.no_grad():
+        for part in np.array_split(which, -(-len(which) // 100)):
+            graph, _ = windows[torch.from_numpy(part)]
+            graph = graph if parameter is None else graph.to(parameter.device, parameter.dtype)
+            found.append(model.eval()(graph).x.double().cpu().numpy())
+    return np.concatenate(found)
+
+
+def _in_space(x: Any, t: Trajectories) -> Positions:
+    """Positions (..., n) as (..., 3) with z up."""
+    flat: Positions = np.asarray(x, dtype=float)
+    if flat.shape[-1] < 3:
+        return np.concatenate([flat, np.zeros((*flat.shape[:-1], 3 - flat.shape[-1]))], axis=-1)
+    if t.meta.get("up") == [0.0, 1.0, 0.0]:
+        return np.stack([flat[..., 0], -flat[..., 2], flat[..., 1]], axis=-1)
+    return flat
+
+
+def _charge(t: Trajectories, run: int) -> Positions | None:
+    return np.asarray(t.attributes["charge"][run]) if "charge" in t.attributes else None
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def animate(
+    scene: Scene, out: Path, fps: int = 20, progress: Callable[[int], None] | None = None
+) -> Path:
+    """Write a scene as ``.gif``, ``.mp4`` (needs ffmpeg) or ``.html`` (to turn and play).
+
+    Args:
+        scene: what to show.
+        out: the file.
+        fps: frames a second, of films.
+        progress: called with the number of frames drawn since the last call.
+    Returns: `out`.
+    """
+    kind = out.suffix.lower()
+    if kind not in ENDINGS:
+        raise InputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}.")
+    if not 0 < fps <= 100:
+        raise InputError(f"fps: expected 1 to 100 frames a second, found {fps}.")
+    if kind == ".mp4" and shutil.which("ffmpeg") is None:
+        raise InputError(f"{out}: MP4 needs the program ffmpeg; install it, or write a .gif.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if kind == ".html":
+        script = 'theme(); $("title").textContent = DATA.title; view(DATA.scenes);\n'
+        data = {"title": scene.title, "scenes": [scene.to_json()]}
+        text = page(asset("animation.html"), "", script, data)
+        replace_whole(out, lambda path: path.write_text(text, "utf-8"))
+        return out
+    writer = PillowWriter(fps) if kind == ".gif" else FFMpegWriter(fps)
+
+    def film(path: Path) -> None:
+        # (Writers go by the ending of the name.)
+        temporary = path.with_name(f"{path.name}{kind}")
+        figure = Figure(figsize=(6, 6), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes: Any = figure.add_subplot(projection="3d")
+        try:
+            with writer.saving(figure, str(temporary), dpi=80):
+                for place in range(len(scene.steps)):
+                    _draw(axes, scene, place)
+                    writer.grab_frame()
+                    if progress is not None:
+                        progress(1)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    replace_whole(out, film)
+    return out
+
+
+def _draw(axes: Any, scene: Scene, place: int) -> None:
+    """One frame of a film."""
+    axes.clear()
+    step, now = int(scene.steps[place]), scene.x[place]
+    axes.set_title(scene.title, fontsize=9)
+    axes.plot([], [], color="black", label="truth")
+    if scene.bones:
+        _bones(axes, now, scene, "black", "-")
+    else:
+        past = scene.steps[: place + 1] <= scene.observed
+        for node in range(now.shape[0]):
+            colour, way = COLOURS[node % len(COLOURS)], scene.x[: place + 1, node]
+            axes.plot(*way[past].T, color=colour, linewidth=3)
+            axes.plot(*way[~past].T, color=colour, linewidth=1)
+            axes.scatter(*now[node], color=colour, s=30)
+    for shape, name in enumerate(scene.forecasts):
+        colour, marker = COLOURS[shape % len(COLOURS)], "os^Dv"[shape % 5]
+        style = {"color": colour, "marker": marker, "linestyle": "--", "markersize": 4}
+        axes.plot([], [], label=name, **style)
+        forecast = scene.forecast_at(name, step)
+        if forecast is None:
+            continue
+        if scene.bones:
+            _bones(axes, forecast, scene, colour, "--")
+        else:
+            axes.scatter(*forecast.T, facecolors="none", edgecolors=colour, marker=marker, s=45)
+    axes.legend(loc="upper left", fontsize=8)
+    cube(axes, now if scene.follow else scene.x.reshape(-1, 3))
+
+
+def _bones(axes: Any, x: Positions, scene: Scene, colour: str, line: str) -> None:
+    for a, b in scene.bones:
+        axes.plot(*x[[a, b]].T, color=colour, linestyle=line, linewidth=2)
