@@ -318,3 +318,10 @@ def test_without_the_extra_it_says_what_to_install(package, path, monkeypatch):
     message = rf"needs the package {package}: pip install 'spacetime-en\[onnx\]'"
     with pytest.raises(ImportError, match=message):
         export(SET(**TINY), particles(**FLOAT32), path, "onnx")
+
+
+def test_a_direction_of_space_is_an_input_like_the_others(path, format):
+    graph, other = (particles(B=b, seed=b, up=[0.0, 1.0, 0.0], **FLOAT32) for b in (3, 5))
+    model = tiny("egnn", up=True)
+    export(model, graph, path, format)
+    assert_same(RUN[format](path, other), model, other)

@@ -62,6 +62,7 @@ GRAPHS = {
     "neighbours": particles(neighbours=random_neighbours(4, 2)),
     "features": particles(features=torch.rand(3, 4, 2)),
     "box": particles(box=[4.0, 5.0, 6.0]),
+    "up": particles(up=[0.0, 3.0, 4.0]),
     "masked": masked(),
 }
 

@@ -41,7 +41,7 @@ def check_values(graph: SpacetimeGraph) -> None:
                 f"neighbours: found node {int(graph.neighbours[outside][0])}, expected 0 to "
                 f"{N - 1} (or -1 for an unused place)."
             )
-    for name in ("times", "horizon", "box"):
+    for name in ("times", "horizon", "box", "up"):
         value = getattr(graph, name)
         if value is not None and not value.isfinite().all():
             raise InputError(f"{name}: expected finite numbers, found NaN or infinity.")

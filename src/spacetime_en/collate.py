@@ -109,6 +109,7 @@ def _kind(graph: SpacetimeGraph) -> dict[str, object]:
         "device": graph.x.device,
         "having neighbour lists": graph.neighbours is not None,
         "having a periodic box": graph.box is not None,
+        "having an up direction": graph.up is not None,
     }
 
 

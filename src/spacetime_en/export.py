@@ -39,6 +39,7 @@ AXES = {
     "node_mask": "BN",
     "frame_mask": "BL",
     "box": "Bnn",
+    "up": "Bn",
     "times": "BL",
     "horizon": "B",
 }
@@ -192,6 +193,7 @@ class _OfTensors(nn.Module):
         node_mask: Tensor | None = None,
         frame_mask: Tensor | None = None,
         box: Tensor | None = None,
+        up: Tensor | None = None,
         times: Tensor | None = None,
         horizon: Tensor | None = None,
     ) -> dict[str, Tensor]:
@@ -204,6 +206,7 @@ class _OfTensors(nn.Module):
             "node_mask": node_mask,
             "frame_mask": frame_mask,
             "box": box,
+            "up": up,
             "times": times,
             "horizon": horizon,
         }

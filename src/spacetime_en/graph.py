@@ -80,6 +80,9 @@ class SpacetimeGraph(TensorFields):
         frame_mask: (B, L), True where the frame was observed. None: all were. (A node is seen in
             all observed frames or in none.)
         box: periodic cell, edge lengths (n,) or cell vectors as rows, (B, n, n).
+        up: a direction that space itself has, such as against gravity, (n,) or (B, n). It turns
+            with the graph: models that read it are equivariant to rotations about it, and to all
+            rotations of graph and direction together.
         times: frame times, (L,) or (B, L), increasing. None: 0, 1, ..., L - 1. Read by the
             least-squares line and by :meth:`from_positions`.
         horizon: time from the last observed frame to the target, a number or (B,). None: 1. Read
@@ -94,6 +97,7 @@ class SpacetimeGraph(TensorFields):
     node_mask: Tensor | None = None
     frame_mask: Tensor | None = None
     box: Tensor | None = None  # kept as (B, n, n)
+    up: Tensor | None = None  # kept as (B, n), of length 1
     times: Tensor = None  # type: ignore[assignment]  # kept as (B, L)
     horizon: Tensor = None  # type: ignore[assignment]  # kept as (B,)
 
@@ -157,6 +161,13 @@ class SpacetimeGraph(TensorFields):
                 raise InputError(f"box: expected positive edge lengths, found {box.tolist()}.")
             box = (torch.diag(box) if box.ndim == 1 else box).expand(B, n, n)
 
+        up = real("up", (n,), (B, n))
+        if up is not None:
+            length = geometry.norm(up).unsqueeze(-1)
+            if not (length > 0).all():
+                raise InputError("up: expected a direction, found the vector zero.")
+            up = (up / length).expand(B, n)
+
         # Times may be far from 0 (days, epochs): float32 would lose the steps between them.
         times = real("times", (L,), (B, L), dtype=torch.float64)
         times = torch.arange(L, device=x.device) if times is None else times
@@ -173,6 +184,7 @@ class SpacetimeGraph(TensorFields):
             "node_mask": boolean("node_mask", (B, N)),
             "frame_mask": boolean("frame_mask", (B, L)),
             "box": box,
+            "up": up,
             "times": times.expand(B, L),
             "horizon": horizon.expand(B),
         }
@@ -368,11 +380,13 @@ class SpacetimeGraph(TensorFields):
     # --- the actions of E(n) and S_N ----------------------------------------------------------
 
     def rotate(self, q: Tensor) -> SpacetimeGraph:
-        """Act with Q in O(n), (n, n): x -> Qx, v -> Qv; the box turns along."""
+        """Act with Q in O(n), (n, n): x -> Qx, v -> Qv; the box and `up` turn along."""
         q = q.to(self.x)
         turned = {"x": self.x @ q.mT, "v": self.v @ q.mT}
         if self.box is not None:
             turned["box"] = self.box @ q.mT
+        if self.up is not None:
+            turned["up"] = self.up @ q.mT
         return self._replace(**turned)
 
     def translate(self, b: Tensor) -> SpacetimeGraph:

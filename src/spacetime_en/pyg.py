@@ -64,7 +64,7 @@ def _graph(data: Data, complete: bool) -> SpacetimeGraph:
             fields["neighbours"] = index
         if rows is not None:
             fields["edge_attr"] = rows[None]
-    for name, field in (("time", "times"), ("horizon", "horizon"), ("cell", "box")):
+    for name, field in (("time", "times"), ("horizon", "horizon"), ("cell", "box"), ("up", "up")):
         if getattr(data, name, None) is not None:
             fields[field] = as_tensor(name, getattr(data, name))
     if getattr(data, "vel", None) is None:
@@ -180,6 +180,8 @@ def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:
         fields["x"] = nodes_first(graph.features)
     if graph.box is not None:
         fields["cell"] = graph.box
+    if graph.up is not None:
+        fields["up"] = graph.up
 
     if graph.neighbours is None and graph.edge_attr is None:
         return fields  # complete: no list needed

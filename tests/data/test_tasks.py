@@ -219,3 +219,20 @@ def test_another_name_or_box_is_another_fingerprint():
     assert len({t.fingerprint for t in sets}) == 4
     again = Trajectories.from_arrays(x.copy(), attributes={"charge": ones})
     assert again.fingerprint == sets[0].fingerprint
+
+
+def test_the_solar_system_is_split_by_time():
+    pytest.importorskip("de421", reason="the extra `solar` is not installed")
+    for horizon in (30, 365):
+        task = load_task("solar-system", horizon=horizon)
+        graph, _ = task.test[:1]
+        assert graph.x.shape == (1, 10, 10, 3)
+        assert graph.horizon.tolist() == [horizon]
+        ends = [w.trajectories.steps[w.frames[[0, -1]][:, [0, -1]]] for w in task.splits.values()]
+        assert ends[0][1, 1] < ends[1][0, 0]
+        assert ends[1][1, 1] < ends[2][0, 0]
+
+
+def test_targets_other_than_observed_are_for_simulated_tasks():
+    with pytest.raises(InputError, match="'solar-system' has only those that were observed"):
+        load_task("solar-system", targets="zero")

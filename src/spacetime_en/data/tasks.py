@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from spacetime_en.data.mocap import (
     find_motions,
     load_motions,
 )
+from spacetime_en.data.readers.solar import solar_system
 from spacetime_en.data.simulation import simulate
 from spacetime_en.data.trajectories import Trajectories, find_shards
 from spacetime_en.data.windows import Targets, Windows
@@ -281,13 +283,29 @@ class _RunMotion(_Motion):
     motion = "run"
 
 
-Recipe = Simulated | _EGNNBenchmark | _Motion
+@dataclass(frozen=True)
+class _SolarSystem:
+    """The Sun, the planets and the Moon from 1900 to 2036 (the extra ``solar``), split by time.
+
+    Args:
+        length: number of frames L.
+        stride: days between frames.
+        horizon: days from the last frame to the target.
+    """
+
+    length: int = 10
+    stride: int = 10
+    horizon: int = 30
+
+
+Recipe = Simulated | _EGNNBenchmark | _Motion | _SolarSystem
 TASKS: dict[str, Recipe] = {
     "charged": Simulated("charged"),
     "charged-noisy": Simulated("charged", noise=0.5),
     "gravity": Simulated("gravity", horizon=1_000),
     "springs": Simulated("springs", horizon=1_000),
     "egnn-nbody": _EGNNBenchmark(),
+    "solar-system": _SolarSystem(),
     "mocap-walk": _Walk(),
     "mocap-run": _RunMotion(),
     "mocap-basketball": _Basketball(),
@@ -316,7 +334,7 @@ def load_task(
 
     Args:
         name: ``"charged"``, ``"charged-noisy"``, ``"gravity"``, ``"springs"``, ``"egnn-nbody"``,
-            ``"mocap-walk"``, ``"mocap-run"``, ``"mocap-basketball"``.
+            ``"solar-system"``, ``"mocap-walk"``, ``"mocap-run"``, ``"mocap-basketball"``.
         targets: with noisy observations, against what to measure; ``"zero"`` makes a task for the
             audit of published figures, and everything made from it says so.
         cache: folder for the data; None: :func:`cache_folder`.
@@ -337,6 +355,9 @@ def load_task(
         raise InputError(f"targets: task {name!r} has only those that were observed.")
     if isinstance(recipe, _EGNNBenchmark):
         return _egnn_task(name, recipe, folder)
+    if isinstance(recipe, _SolarSystem):
+        every = math.gcd(recipe.stride, recipe.horizon)
+        return Task.from_trajectories(solar_system(every=every), name=name, **vars(recipe))
     if isinstance(recipe, _Motion):
         data = load_motions(find_motions([folder / "cmu_mocap"]), recipe.motion)
         return Task(name, *benchmark_windows(data, recipe.motion, recipe.protocol))

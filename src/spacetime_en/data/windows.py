@@ -267,6 +267,7 @@ def as_graph(
         _tensor(x, dtype),
         _tensor(v, dtype),
         box=None if box is None else _tensor(np.asarray(box), dtype)[None],
+        up=trajectories.meta.get("up"),
         times=_tensor(times - times[:, :1], dtype),
         horizon=_tensor(horizon, dtype),
         edge_attr=None if sparse else _edges(trajectories, runs, dtype),

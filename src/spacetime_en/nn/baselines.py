@@ -19,7 +19,7 @@ from spacetime_en.nn.forecaster import (
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
-from spacetime_en.nn.state import Units, mean_over_time
+from spacetime_en.nn.state import Units, mean_over_time, with_up
 
 Result = tuple[Forecast, tuple[AttentionMaps, ...]]
 
@@ -33,6 +33,7 @@ class EGNNForecaster(Forecaster):
         hidden: width of the messages and features inside.
         layers: number of EGCLs.
         residual: in every EGCL.
+        up: read the direction ``up`` of the graphs, as SET does.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
     """
@@ -44,13 +45,14 @@ class EGNNForecaster(Forecaster):
         hidden: int = 64,
         layers: int = 3,
         residual: bool = True,
+        up: bool = False,
         length_scale: float = 1.0,
         time_scale: float = 1.0,
     ) -> None:
         super().__init__()
         check_sizes(features=features, hidden=hidden, layers=layers)
         check_scales(length_scale=length_scale, time_scale=time_scale)
-        self.egnn = EGNN(features, edge_features + 1, hidden, layers, residual)
+        self.egnn = EGNN(features + 2 * up, edge_features + 1, hidden, layers, residual, up)
 
     @property
     def symmetries(self) -> Symmetries:
@@ -60,10 +62,12 @@ class EGNNForecaster(Forecaster):
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         units = self.units(graph)
-        state = units.enter(graph)
+        state, up = units.enter(graph), None
+        if c["up"]:
+            state, up = with_up(state, graph)
         neighbourhood = Neighbourhood.of(graph, units.cell(graph))
         a = with_distances(state, neighbourhood)
-        _, x, v = self.egnn(state.h, state.x, state.v, a, neighbourhood)
+        _, x, v = self.egnn(state.h, state.x, state.v, a, neighbourhood, up)
         x, v = (mean_over_time(t, graph.frame_mask) for t in (x, v))
         return units.leave(graph, x, v), ()
 

@@ -53,6 +53,7 @@ class Block(nn.Module):
         neighbourhood: Neighbourhood,
         window: Window,
         with_weights: bool = False,
+        up: Tensor | None = None,
     ) -> tuple[State, AttentionMaps]:
         """Map a state to the next.
 
@@ -62,12 +63,13 @@ class Block(nn.Module):
             neighbourhood: the edges.
             window: the frames.
             with_weights: also return the attention maps.
+            up: a direction of space, (B, 1, 1, n), if the spatial part was built for one.
         """
         h, x, v, _ = state
         a = with_distances(state, neighbourhood)  # E(t), (B, L, N, K, e + 1)
 
         if self.egnn is not None:  # equivariant spatial attention, every frame
-            h, x, v = self.egnn(h, x, v, a, neighbourhood)
+            h, x, v = self.egnn(h, x, v, a, neighbourhood, up)
 
         h, x, v, a = self._encode(State(h, x, v, a), window)
 

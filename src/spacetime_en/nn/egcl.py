@@ -58,9 +58,12 @@ class EGCL(nn.Module):
         width: that of the node features h and the messages m.
         edge_channels: number of channels of the edge attributes a_ij.
         residual: add h_i to its update.
+        up: let nodes also move along a direction of space, v_i <- ... + phi_u(h_i) u.
     """
 
-    def __init__(self, width: int, edge_channels: int, residual: bool = True) -> None:
+    def __init__(
+        self, width: int, edge_channels: int, residual: bool = True, up: bool = False
+    ) -> None:
         super().__init__()
         self.width = width
         self.residual = residual
@@ -69,6 +72,9 @@ class EGCL(nn.Module):
         self.phi_x = mlp(width, width, 1, bias=False)
         self.phi_h = mlp(2 * width, width, width)
         nn.init.xavier_uniform_(linear_at(self.phi_x, 2).weight, gain=0.001)
+        self.phi_u = mlp(width, width, 1, bias=False) if up else None
+        if self.phi_u is not None:
+            nn.init.xavier_uniform_(linear_at(self.phi_u, 2).weight, gain=0.001)
 
     def forward(
         self,
@@ -78,6 +84,7 @@ class EGCL(nn.Module):
         a: Tensor,
         neighbourhood: Neighbourhood,
         embedding: Embedding | None = None,
+        up: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Update features, positions and velocities.
 
@@ -86,6 +93,7 @@ class EGCL(nn.Module):
             x, v: (B, L, N, n).
             a: (B, L, N, K, edge_channels).
             embedding: where h comes from, if from fewer numbers.
+            up: the direction u, (B, 1, 1, n), for a layer that was built for one.
         Returns: h, x, v of the same shapes.
         """
         x_ij = neighbourhood.differences(x)  # (B, L, N, K, n)
@@ -95,6 +103,9 @@ class EGCL(nn.Module):
         else:
             phi_v, pull, update = self._as_written(h, s_ij, x_ij, neighbourhood)
         v = phi_v * v + neighbourhood.normaliser * pull
+        if self.phi_u is not None:
+            assert up is not None
+            v = v + self.phi_u(h) * up
         x = x + v
         return h + update if self.residual else update, x, v
 
@@ -156,18 +167,33 @@ class EGNN(nn.Module):
         hidden: the width inside.
         layers: number K of EGCLs.
         residual: in each layer.
+        up: whether space has a direction.
     """
 
     def __init__(
-        self, features: int, edge_channels: int, hidden: int, layers: int, residual: bool
+        self,
+        features: int,
+        edge_channels: int,
+        hidden: int,
+        layers: int,
+        residual: bool,
+        up: bool = False,
     ) -> None:
         super().__init__()
         self.embed = nn.Linear(features, hidden)
-        self.layers = nn.ModuleList(EGCL(hidden, edge_channels, residual) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            EGCL(hidden, edge_channels, residual, up) for _ in range(layers)
+        )
         self.readout = nn.Linear(hidden, features)
 
     def forward(
-        self, h: Tensor, x: Tensor, v: Tensor, a: Tensor, neighbourhood: Neighbourhood
+        self,
+        h: Tensor,
+        x: Tensor,
+        v: Tensor,
+        a: Tensor,
+        neighbourhood: Neighbourhood,
+        up: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """h: (B, L, N, d), x and v: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
         # Few features (the paper has one) make the products of the first layer narrow.
@@ -175,6 +201,6 @@ class EGNN(nn.Module):
         embedding = Embedding(h, self.embed) if narrow else None
         h = self.embed(h)
         for layer in self.layers:
-            h, x, v = layer(h, x, v, a, neighbourhood, embedding)
+            h, x, v = layer(h, x, v, a, neighbourhood, embedding, up)
             embedding = None
         return self.readout(h), x, v

@@ -25,7 +25,7 @@ from spacetime_en.nn.forecaster import (
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
-from spacetime_en.nn.state import Units, mean_over_time
+from spacetime_en.nn.state import Units, mean_over_time, with_up
 
 
 class SET(Forecaster):
@@ -54,6 +54,8 @@ class SET(Forecaster):
         scaled: attention logits over the square root of the width.
         step: the factor B of Eq. 7.
         dropout: on the features after attention.
+        up: read the direction ``up`` of the graphs: height and rise of the nodes are features,
+            and nodes may move along it.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
     """
@@ -77,6 +79,7 @@ class SET(Forecaster):
         scaled: bool = True,
         step: float = 0.5,
         dropout: float = 0.1,
+        up: bool = False,
         length_scale: float = 1.0,
         time_scale: float = 1.0,
     ) -> None:
@@ -98,10 +101,11 @@ class SET(Forecaster):
                 f"pass nodes=N (found {nodes})."
             )
         channels = edge_features + 1  # with the squared distance
+        width = features + 2 * up
         self.blocks = nn.ModuleList(
             Block(
-                EGNN(features, channels, hidden, layers, residual) if spatial else None,
-                ETAL(features, dims, equivariant, scaled, step) if temporal else None,
+                EGNN(width, channels, hidden, layers, residual, up) if spatial else None,
+                ETAL(width, dims, equivariant, scaled, step) if temporal else None,
                 edge_attention(adjacency, nodes, channels, scaled) if adjacency else None,
                 encodings,
                 dropout,
@@ -109,7 +113,7 @@ class SET(Forecaster):
             for _ in range(blocks)
         )
         self.feed_forward = FeedForward(
-            features, channels, dims, equivariant, norm_over_all_edges=adjacency == "nodes"
+            width, channels, dims, equivariant, norm_over_all_edges=adjacency == "nodes"
         )
 
     @property
@@ -142,7 +146,13 @@ class SET(Forecaster):
         if c["adjacency"] == "edges":
             check_static(graph, "adjacency='edges'")
         return run_blocks(
-            graph, self.units(graph), self.blocks, self.feed_forward, c["causal"], return_attention
+            graph,
+            self.units(graph),
+            self.blocks,
+            self.feed_forward,
+            c["causal"],
+            return_attention,
+            c["up"],
         )
 
 
@@ -153,14 +163,19 @@ def run_blocks(
     feed_forward: FeedForward,
     causal: bool,
     return_attention: bool,
+    up: bool = False,
 ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
     """Algorithm 2: the blocks in turn, then the mean over time, (B, L, N, n) -> (B, N, n)."""
-    state = units.enter(graph)
+    state, direction = units.enter(graph), None
+    if up:
+        state, direction = with_up(state, graph)
     neighbourhood = Neighbourhood.of(graph, units.cell(graph))
     window = Window.of(state.x, graph.frame_mask, causal)
     maps = []
     for block in blocks:
-        state, block_maps = block(state, feed_forward, neighbourhood, window, return_attention)
+        state, block_maps = block(
+            state, feed_forward, neighbourhood, window, return_attention, direction
+        )
         maps.append(block_maps)
     x = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
     v = mean_over_time(state.v, graph.frame_mask)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph, speeds
 
 
@@ -96,6 +97,21 @@ class Units(NamedTuple):
             missing = ~graph.node_mask.unsqueeze(-1)
             x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
         return Forecast(x, v)
+
+
+def with_up(state: State, graph: SpacetimeGraph) -> tuple[State, Tensor]:
+    """What a graph's direction says of its nodes: how high they are, and how fast they rise.
+
+    Returns: the state with d + 2 features, and the direction as (B, 1, 1, n).
+    """
+    if graph.up is None:
+        raise InputError(
+            "up: this model was built for data with an up direction, the graph has none; give "
+            "SpacetimeGraph(..., up=...), or build the model without."
+        )
+    up = graph.up[:, None, None]
+    rises = [(t * up).sum(-1, keepdim=True) for t in (state.x, state.v)]
+    return state._replace(h=torch.cat([state.h, *rises], dim=-1)), up
 
 
 def mean_over_time(t: Tensor, frame_mask: Tensor | None) -> Tensor:

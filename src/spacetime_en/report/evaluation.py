@@ -22,6 +22,7 @@ def show(report: dict[str, Any], console: Console) -> None:
         console.print(f"warning: {warning}")
     head = ("", "position MSE", "median", "p90", "velocity MSE", "median", "p90")
     table = Table(*head, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.columns[0].no_wrap = True
     rows = {report.get("preset", report["model"]): report} | {
         name: report[name] for name in BASELINES
     }
