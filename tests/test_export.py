@@ -27,7 +27,8 @@ from tests.helpers import assert_lively, liven, masked, particles, random_neighb
 TINY = {"hidden": 8, "layers": 1, "blocks": 1, "frames": 3}
 MODELS = [name for name in PRESETS if name not in ("last-frame", "least-squares-line")]
 # And B, L and N for all others.
-FREE = {"lstm": "B", "set-adjacency": "BL", "ridge": "B", "ridge-shared": "BN"}
+FREE = {"lstm": "B", "set-adjacency": "BL", "ridge": "B"}
+FREE |= dict.fromkeys(("ridge-shared", "estag"), "BN")
 FLOAT32 = {"dtype": torch.float32}
 
 

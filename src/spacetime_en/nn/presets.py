@@ -18,6 +18,7 @@ from spacetime_en.nn.baselines import (
     LinearDynamics,
     StraightLine,
 )
+from spacetime_en.nn.estag import ESTAG
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.lstm import LSTM
 from spacetime_en.nn.ridge import Ridge, SharedRidge
@@ -43,6 +44,7 @@ PRESETS = {
     "last-frame": Preset(LastFrame, {}),
     "straight-line": Preset(StraightLine, {}),
     "least-squares-line": Preset(LeastSquaresLine, {}),
+    "estag": Preset(ESTAG, {}),
     "ridge": Preset(Ridge, {}),
     "ridge-shared": Preset(SharedRidge, {}),
 }

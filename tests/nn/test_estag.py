@@ -1,0 +1,94 @@
+"""ESTAG: Fourier features over time, space and time in turn, equivariant pooling."""
+
+import pytest
+import torch
+
+from spacetime_en import InputError, build_model
+from spacetime_en.nn.estag import FourierFeatures, TemporalModule
+from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.testing import assert_equivariant
+from tests.helpers import assert_lively, liven, masked, particles, random_neighbours
+
+
+def lively(graph, **settings):
+    torch.manual_seed(0)
+    model = liven(build_model("estag", like=graph, hidden=16, **settings).double())
+    with torch.no_grad():  # as built it forecasts the last frame
+        model.pool_x.normal_()
+        model.pool_v.normal_()
+    return model.eval()
+
+
+@pytest.mark.parametrize("neighbours", [None, random_neighbours(4, 2, 3, 1)])
+def test_it_is_equivariant_to_rounding(neighbours):
+    graph = particles(L=5)
+    if neighbours is not None:
+        graph = graph.replace(neighbours=neighbours, edge_attr=graph.edge_attr[:, :, :, :2])
+    model = lively(graph)
+    assert_lively(model, graph)
+    assert_equivariant(model, graph)
+
+
+@pytest.mark.parametrize("L", [5, 6])
+def test_the_features_are_those_of_the_discrete_fourier_transform(L):
+    graph = particles(L=L)
+    fourier = FourierFeatures(L, 7).double()
+    h = torch.randn(3, L, 4, 7, dtype=torch.float64)
+    with torch.no_grad():
+        c, a = fourier(h, graph.x, Neighbourhood.of(graph))
+        f = torch.fft.rfft(graph.x - graph.x.mean(2, keepdim=True), dim=1) / L  # (B, F, N, n)
+        w = fourier.w(h.mean(1))
+    assert f.shape[1] == fourier.count == L // 2 + 1
+    for b in range(3):
+        for i in range(4):
+            for k in range(fourier.count):
+                own = f[b, k, i]
+                assert torch.isclose(c[b, 0, i, k], w[b, i, k] * own.abs().square().sum())
+                for j in range(4):
+                    product = (own * f[b, k, j].conj()).sum().abs()
+                    expected = w[b, i, k] * w[b, j, k] * product
+                    assert torch.isclose(a[b, 0, i, j, k], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_temporal_module_is_its_equation_and_knows_no_later_frame():
+    module = TemporalModule(6).double()
+    torch.nn.init.normal_(module.phi_x[2].weight)
+    h = torch.randn(2, 4, 3, 6, dtype=torch.float64)
+    x = torch.randn(2, 4, 3, 3, dtype=torch.float64)
+    with torch.no_grad():
+        new_h, new_x, alpha = module(h, x)
+        q, k, v = module.qkv(h).chunk(3, dim=-1)
+        for b in range(2):
+            for i in range(3):
+                for t in range(4):
+                    logits = torch.stack([q[b, t, i] @ k[b, s, i] for s in range(t + 1)])
+                    weights = (logits / 6**0.5).softmax(0)
+                    assert torch.allclose(alpha[b, i, t, : t + 1], weights)
+                    feature, place = h[b, t, i].clone(), x[b, t, i].clone()
+                    for s in range(t + 1):
+                        feature += weights[s] * v[b, s, i]
+                        scale = module.phi_x(v[b, s, i])
+                        place += weights[s] * scale * (x[b, t, i] - x[b, s, i])
+                    assert torch.allclose(new_h[b, t, i], feature)
+                    assert torch.allclose(new_x[b, t, i], place)
+
+
+def test_as_built_it_forecasts_the_last_frame_and_every_parameter_learns():
+    graph = particles(L=5)
+    built = build_model("estag", like=graph, hidden=8).double()
+    assert torch.allclose(built(graph).x, graph.x[:, -1])
+    assert torch.allclose(built(graph).v, graph.v[:, -1])
+    model = lively(graph)
+    forecast = model(graph)
+    (forecast.x.square().sum() + forecast.v.square().sum()).backward()
+    silent = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    # What the last block says of features goes nowhere but into its own positions.
+    assert all(name.startswith("space.1.phi_h") or "time.1" in name for name in silent)
+
+
+def test_frames_that_are_missing_or_not_as_many_are_refused():
+    model = build_model("estag", frames=5, hidden=8).double()
+    with pytest.raises(InputError, match="ESTAG was built for 5 frames"):
+        model(particles(L=4))
+    with pytest.raises(InputError, match="means over all nodes"):
+        model(masked())
