@@ -95,6 +95,7 @@ MODELS = {
     "last-frame": ("last-frame", {}),
     "straight-line": ("straight-line", {}),
     "least-squares-line": ("least-squares-line", {}),
+    "parabola": ("parabola", {}),
 }
 
 

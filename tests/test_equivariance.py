@@ -41,6 +41,7 @@ EQUIVARIANT = {
     "last-frame": ("last-frame", {}),
     "straight-line": ("straight-line", {}),
     "least-squares-line": ("least-squares-line", {}),
+    "parabola": ("parabola", {}),
 }
 CASES = [
     (model, kind)

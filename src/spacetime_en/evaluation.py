@@ -18,7 +18,7 @@ from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast
 from spacetime_en.metrics import errors, summary
-from spacetime_en.nn.baselines import LastFrame, LeastSquaresLine, StraightLine
+from spacetime_en.nn.baselines import LastFrame, LeastSquaresLine, Parabola, StraightLine
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.testing import equivariance_errors
 
@@ -26,6 +26,7 @@ Split = Literal["train", "val", "test"]
 BASELINES: dict[str, type[Forecaster]] = {
     "last_frame": LastFrame,
     "straight_line": StraightLine,
+    "parabola": Parabola,
     "least_squares_line": LeastSquaresLine,
 }
 

@@ -43,6 +43,31 @@ def test_lines_are_exact_on_lines(preset):
     torch.testing.assert_close(forecast.v, v)
 
 
+def test_the_parabola_is_exact_for_constant_acceleration_at_any_times():
+    g = torch.Generator().manual_seed(0)
+    p, q, r = torch.randn(3, 2, 4, 3, generator=g, dtype=torch.float64)
+    times = torch.tensor([[0.0, 0.3, 1.0, 1.5], [5.0, 6.0, 6.5, 9.0]], dtype=torch.float64)
+    t = times[..., None, None]
+    x = p[:, None] + q[:, None] * t + r[:, None] * t**2
+    seen = torch.tensor([[True] * 4, [True, True, False, True]])
+    graph = SpacetimeGraph(x, torch.zeros_like(x), times=times, horizon=2.0, frame_mask=seen)
+    goal = times[:, -1, None, None] + 2.0
+    forecast = build_model("parabola")(graph)
+    assert torch.allclose(forecast.x, p + q * goal + r * goal**2)
+    assert torch.allclose(forecast.v, q + 2 * r * goal)
+
+
+def test_without_three_frames_the_parabola_is_the_straight_line():
+    graph = particles(L=4, horizon=2.0)
+    few = torch.tensor([[True] * 4, [False, True, False, True], [False, False, False, True]])
+    graph = graph.replace(frame_mask=few)
+    parabola, line = (build_model(name)(graph).x for name in ("parabola", "straight-line"))
+    assert torch.allclose(parabola[1:], line[1:])
+    assert not torch.allclose(parabola[0], line[0])
+    two = particles(L=2)
+    assert torch.equal(build_model("parabola")(two).x, build_model("straight-line")(two).x)
+
+
 def test_least_squares_line_minimises_its_sum_of_squares():
     graph, _, _ = moving(noise=1.0, L=6)
     forecast = build_model("least-squares-line")(graph)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from spacetime_en.errors import InputError
+from spacetime_en.evaluation import BASELINES
 from spacetime_en.reproduce import experiment as module
 from spacetime_en.reproduce.experiment import best_rate, carry_out, check_result, read_result
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
@@ -91,7 +92,7 @@ def test_noisy_models_are_judged_by_noisy_and_by_clean_targets(carried_out):
     noisy = result["test"]["last_frame"]["velocity_mse"]["mean"]
     clean = result["clean"]["last_frame"]["velocity_mse"]["mean"]
     assert noisy == pytest.approx(clean + 0.5, abs=0.2)  # the noise of the target itself
-    assert set(result["clean"]) == {"model", "last_frame", "straight_line", "least_squares_line"}
+    assert set(result["clean"]) == {"model", *BASELINES}
 
 
 def test_what_has_nothing_to_train_is_tested_as_it_is_built(carried_out):

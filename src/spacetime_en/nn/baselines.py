@@ -161,6 +161,52 @@ class StraightLine(Forecaster):
         return units.leave(graph, x + graph.horizon[:, None, None] * v, v), ()
 
 
+class Parabola(Forecaster):
+    """Every node goes on along the parabola through its last three observed positions.
+
+    Newton's form, x(t) = x_0 + (t - t_0) x[0, 1] + (t - t_0)(t - t_1) x[0, 1, 2], with divided
+    differences, the last frame first. With fewer than three frames, the straight line.
+    """
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return FULL_SYMMETRY
+
+    def forecast(self, graph: SpacetimeGraph, return_attention: bool) -> Result:
+        L = graph.x.shape[1]
+        if L < 3:
+            return StraightLine().forecast(graph, return_attention)
+        units = Units.of(graph, length=1.0, time=1.0, centred=True)
+        state = units.enter(graph)
+        number = torch.arange(L, device=graph.x.device).expand(len(graph), L)
+        if graph.frame_mask is not None:
+            number = torch.where(graph.frame_mask, number, -1)
+        last = number.topk(3, dim=1).values  # (B, 3), the newest first, -1 where there is none
+        frames = last.clamp(min=0)
+        t = (graph.times - graph.times[:, -1:]).gather(1, frames).to(state.x.dtype)
+        x = state.x.gather(1, frames[..., None, None].expand(-1, -1, *state.x.shape[2:]))
+        t0, t1, t2 = (t[:, k, None, None] for k in range(3))
+        x0, x1, x2 = x.unbind(1)  # (B, N, n)
+        enough = (last[:, 2] >= 0)[:, None, None]
+        slope, earlier = ((p - q) / _or_one(s - r) for p, q, s, r in
+                          ((x0, x1, t0, t1), (x1, x2, t1, t2)))  # fmt: skip
+        bend = (slope - earlier) / _or_one(t0 - t2)
+        ahead = graph.horizon[:, None, None]
+        parabola = x0 + ahead * slope + ahead * (ahead + t0 - t1) * bend
+        rate = slope + (2 * ahead + t0 - t1) * bend
+        line_x, line_v = last_state(graph)[1:]
+        assert units.origin is not None
+        line = line_x - units.origin[:, 0] + ahead * line_v
+        return units.leave(
+            graph, torch.where(enough, parabola, line), torch.where(enough, rate, line_v)
+        ), ()
+
+
+def _or_one(t: Tensor) -> Tensor:
+    """Differences of times of frames that are there; 1 for those that are not."""
+    return torch.where(t == 0, 1.0, t)
+
+
 class LeastSquaresLine(Forecaster):
     """The straight line through the whole window that fits it best: for noisy observations.
 

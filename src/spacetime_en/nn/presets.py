@@ -16,6 +16,7 @@ from spacetime_en.nn.baselines import (
     LastFrame,
     LeastSquaresLine,
     LinearDynamics,
+    Parabola,
     StraightLine,
 )
 from spacetime_en.nn.estag import ESTAG
@@ -43,6 +44,7 @@ PRESETS = {
     "linear": Preset(LinearDynamics, {}),
     "last-frame": Preset(LastFrame, {}),
     "straight-line": Preset(StraightLine, {}),
+    "parabola": Preset(Parabola, {}),
     "least-squares-line": Preset(LeastSquaresLine, {}),
     "estag": Preset(ESTAG, {}),
     "ridge": Preset(Ridge, {}),
