@@ -189,6 +189,8 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
 def checked(entries: dict[str, Any], where: str) -> dict[str, Any]:
     """The entries with every name known and every value of its type; empty what was left out."""
     read = dict(entries)
+    if not isinstance(read.get("preset", ""), str):
+        raise InputError(f"{where}: preset: expected a name, found {read['preset']!r:.40}.")
     for key in read:
         if key not in ("preset", "model", "task", "training"):
             raise _unknown(where, str(key), ("preset", "model", "task", "training"))

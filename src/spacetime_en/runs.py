@@ -75,6 +75,11 @@ class Run:
             facts = json.loads((folder / FACTS).read_text())
         except json.JSONDecodeError as error:
             raise InputError(f"{folder / FACTS}: is not valid JSON ({error}).") from None
+        known = facts.get("data") if isinstance(facts, dict) else None
+        if not isinstance(known, dict) or not {"fingerprint", "frames", "horizon_time"} <= set(
+            known
+        ):
+            raise InputError(f"{folder / FACTS}: does not say what the run was trained on.")
         return cls(folder, config, facts)
 
     def write(self) -> None:

@@ -160,12 +160,34 @@ def test_search_then_train(spacetime, tmp_path):
         (("train", "straight-line", *TASK, "--out", "x"), "StraightLine has nothing to train"),
         (("train", "set", *TASK, "--data", "d", "--out", "x"), "either a task or data"),
         (("train", "mlp", *TASK, "--model.dims", "2", "--out", "x"), "tied to n = 2 space dim"),
+        (
+            ("train", "set", *TASK, "--out", "x", "--model.dropout", "2"),
+            "dropout: expected a share",
+        ),
+        (("train", "mlp", *TASK, "--out", "x", "--num-nodes", "2"), "num_nodes: 2 machines need a"),
+        (("train", "--config", "bad.yaml", "--out", "x"), "bad.yaml: preset: expected a name"),
+        (
+            ("train", "broken.Model", *TASK, "--out", "x"),
+            "broken.Model: cannot be imported (Syntax",
+        ),
+        (("train", "mlp", "--data", "broken.py", "--out", "x"), "is a file; make a data set of it"),
+        (
+            ("train", "mlp", "--task", "charged", "--task.horizon", "-5", "--out", "x"),
+            "horizon: exp",
+        ),
+        (("evaluate", "emptied"), "run.json: does not say what the run was trained on"),
+        (("animate", "nowhere", "--out", "a.gif"), "nowhere: is no run"),
         (("evaluate", "nowhere"), "nowhere: is no run"),
         (("predict", "nowhere", "x.npz", "--out", "y.npz"), "nowhere: is no run"),
         (("export", "nowhere"), "nowhere: is no run"),
     ],
 )
-def test_bad_input_is_one_sentence(spacetime, arguments, message):
+def test_bad_input_is_one_sentence(spacetime, tmp_path, arguments, message):
+    (tmp_path / "bad.yaml").write_text("preset: 3\ntask: charged\n")
+    (tmp_path / "broken.py").write_text("class Model(:\n")
+    (tmp_path / "emptied").mkdir()
+    (tmp_path / "emptied" / "run.json").write_text("{}")
+    (tmp_path / "emptied" / "config.yaml").write_text("preset: mlp\ntask: charged\n")
     said = error_of(spacetime, *arguments)
     assert said.startswith("error: ")
     assert message in said
@@ -239,3 +261,22 @@ def test_windows_that_were_trained_on_are_told(spacetime):
     assert json.loads(spacetime(*again))["warnings"] == ["12 of these 12 windows were trained on."]
     fresh = ("evaluate", "run", "--task.seed", "7", "--json")
     assert json.loads(spacetime(*fresh))["warnings"] == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed"])
+def test_half_precision_needs_a_gpu(spacetime, precision):
+    said = error_of(spacetime, "train", "mlp", *TASK, "--out", "x", "--precision", precision)
+    assert f"precision: {precision} needs a GPU" in said
+
+
+def test_a_run_can_be_animated_beside_another(spacetime, tmp_path):
+    spacetime("train", "mlp", *TASK, "--steps", "2", "--out", "one")
+    spacetime("train", "ridge-shared", *TASK, "--out", "two")
+    assert spacetime("animate", "one", "two", "--out", "film.html") == "film.html\n"
+    text = (tmp_path / "film.html").read_text()
+    assert '"mlp"' in text
+    assert '"ridge-shared"' in text
+    spacetime("train", "mlp", *TASK, "--task.seed", "1", "--steps", "2", "--out", "other")
+    said = error_of(spacetime, "animate", "one", "other", "--out", "film.gif")
+    assert "other: was trained on another task than one" in said

@@ -118,7 +118,9 @@ class Predict:
                 horizon_time=data["horizon_time"],
                 radius=run.config.task.get("radius"),
                 k=run.config.task.get("k"),
-                batch_size=self.batch_size or run.config.training.batch_size,
+                batch_size=(
+                    run.config.training.batch_size if self.batch_size is None else self.batch_size
+                ),
                 progress=advance,
             )
         print(path)

@@ -361,6 +361,10 @@ def load_task(
     if isinstance(recipe, _Motion):
         data = load_motions(find_motions([folder / "cmu_mocap"]), recipe.motion)
         return Task(name, *benchmark_windows(data, recipe.motion, recipe.protocol))
+    numbers = {key: getattr(recipe, key) for key in ("nodes", "length", "stride", "horizon")}
+    for key, value in (*numbers.items(), *(("counts", count) for count in recipe.counts)):
+        if not isinstance(value, int) or value < 1:
+            raise InputError(f"{key}: expected a positive whole number, found {value!r}.")
     last = (recipe.length - 1) * recipe.stride
     save = [*range(0, last + 1, recipe.stride), last + recipe.horizon]
     key = (

@@ -260,6 +260,11 @@ class Trajectories:
     def open(cls, folder: str | os.PathLike[str], *, verify: bool = False) -> Trajectories:
         """Open a data set without reading it; `verify` compares its checksums, which reads all."""
         folder = Path(folder)
+        if folder.is_file():
+            raise InputError(
+                f"{folder}: is a file; make a data set of it first: spacetime data import "
+                f"{folder.name} --out DIR."
+            )
         if not folder.is_dir():
             raise InputError(f"{folder}: expected a data set's folder, found none.")
         found = find_shards(folder)

@@ -212,6 +212,13 @@ def check_sizes(**sizes: int) -> None:
             raise InputError(f"{name}: expected a positive whole number, found {size!r}.")
 
 
+def check_share(**shares: float) -> None:
+    """Refuse shares that are not between 0 and 1."""
+    for name, share in shares.items():
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise InputError(f"{name}: expected a share from 0 to 1, found {share!r}.")
+
+
 def check_scales(**scales: float) -> None:
     """Refuse scales that are not positive."""
     for name, scale in scales.items():

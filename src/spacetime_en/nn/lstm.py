@@ -15,6 +15,7 @@ from spacetime_en.nn.forecaster import (
     check_dims,
     check_nodes,
     check_scales,
+    check_share,
     check_sizes,
     check_widths,
 )
@@ -91,6 +92,7 @@ class LSTM(Forecaster):
         check_sizes(nodes=nodes, features=features, dims=dims)
         check_sizes(hidden=hidden, layers=layers, blocks=blocks)
         check_scales(length_scale=length_scale, time_scale=time_scale)
+        check_share(dropout=dropout)
         channels = edge_features + 1
         self.blocks = nn.ModuleList(
             Block(

@@ -107,8 +107,9 @@ def find_preset(name: str) -> Preset:
         raise no_such("preset", name, PRESETS)
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"{name}: cannot be imported ({error}).") from None
+    except Exception as error:  # whatever a user's module does when it is run
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"{name}: cannot be imported ({what}).") from None
     if not (isinstance(found, type) and issubclass(found, Forecaster)):
         raise InputError(f"{name}: expected a subclass of spacetime_en.Forecaster.")
     return Preset(found, {})

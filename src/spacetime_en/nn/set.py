@@ -20,6 +20,7 @@ from spacetime_en.nn.forecaster import (
     check_no_padding,
     check_nodes,
     check_scales,
+    check_share,
     check_sizes,
     check_static,
     check_widths,
@@ -87,6 +88,7 @@ class SET(Forecaster):
         check_sizes(features=features, hidden=hidden, layers=layers, blocks=blocks, dims=dims)
         check_sizes(edge_channels=edge_features + 1)
         check_scales(length_scale=length_scale, time_scale=time_scale)
+        check_share(dropout=dropout)
         if unknown := set(encodings) - set("WXYZ"):
             raise InputError(f"encodings: expected letters of 'WXYZ', found {sorted(unknown)}.")
         if adjacency not in (None, *get_args(AdjacencyForm)):

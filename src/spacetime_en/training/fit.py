@@ -147,6 +147,16 @@ class _Keeper(pl.Callback):
 
 
 def _trainer(settings: TrainingSettings, callbacks: list[pl.Callback]) -> pl.Trainer:
+    on_cpu = settings.accelerator == "cpu" or not (
+        torch.cuda.is_available() or torch.backends.mps.is_available()
+    )
+    if "mixed" in settings.precision and on_cpu:
+        raise InputError(f"precision: {settings.precision} needs a GPU; use 32-true here.")
+    if settings.num_nodes > 1 and "LOCAL_WORLD_SIZE" not in os.environ and not _environment():
+        raise InputError(
+            f"num_nodes: {settings.num_nodes} machines need a launcher, such as torchrun or SLURM "
+            "(see docs/scaling.md)."
+        )
     try:
         return pl.Trainer(
             accelerator=settings.accelerator,
