@@ -20,9 +20,9 @@ MODELS = {"last frame": LastFrame(), "straight line": StraightLine()}
 @pytest.fixture
 def recording():
     """One run of a body of three joints, its y axis up, with bones."""
-    x = np.random.default_rng(0).standard_normal((120, 3, 3)).cumsum(0)
+    x = np.random.default_rng(0).standard_normal((400, 3, 3)).cumsum(0)
     meta = {"edges": [(1, 0), (2, 1)], "up": [0.0, 1.0, 0.0]}
-    data = Trajectories.from_arrays(x, times=np.arange(120) / 60, meta=meta)
+    data = Trajectories.from_arrays(x, times=np.arange(400) / 60, meta=meta)
     return Task.from_trajectories(data, length=3, stride=1, horizon=2)
 
 
@@ -57,9 +57,12 @@ def test_a_recording_shows_for_every_frame_what_was_forecast_for_it(recording):
     assert scene.bones == [(1, 0), (2, 1)]
     assert scene.follow
     x = np.asarray(recording.test.trajectories.x[0])
-    assert scene.steps.tolist() == list(range(4, 120))  # from the first target to the last
+    # From the first target of the test to the last: split by time, the rest was trained on.
+    first = int(recording.test.frames.min())
+    assert first > 300
+    assert scene.steps.tolist() == list(range(first + 4, 400))
     up = np.stack([x[..., 0], -x[..., 2], x[..., 1]], axis=-1)  # z up
-    assert np.allclose(scene.x, up[4:])
+    assert np.allclose(scene.x, up[first + 4 :])
     last = scene.forecasts["last frame"]
     assert all(np.allclose(last[step], up[step - 2], atol=1e-5) for step in scene.steps.tolist())
     few = make_scene(MODELS, recording, window=0, frames=20)

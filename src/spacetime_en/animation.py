@@ -53,6 +53,8 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames
         windows.stride,
         windows.horizon,
         runs=np.array([run]),
+        # (Of a run that is split by time, the part that is the test's.)
+        steps=(int(t.steps[windows.frames.min()]), int(t.steps[windows.frames.max()])),
         noise=windows.noise,
         noise_seed=windows.noise_seed,
         targets=windows.targets,
