@@ -88,7 +88,7 @@ def test_as_built_it_forecasts_the_last_frame_and_every_parameter_learns():
 
 def test_frames_that_are_missing_or_not_as_many_are_refused():
     model = build_model("estag", frames=5, hidden=8).double()
-    with pytest.raises(InputError, match="ESTAG was built for 5 frames"):
+    with pytest.raises(InputError, match="tied to 5 frames"):
         model(particles(L=4))
     with pytest.raises(InputError, match="means over all nodes"):
         model(masked())

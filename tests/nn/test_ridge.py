@@ -149,7 +149,7 @@ def test_fit_solves_it_and_it_saves_and_loads(tiny_task, tmp_path):
 @pytest.mark.parametrize(
     ("make", "graph", "sentence"),
     [
-        (lambda: Ridge(4, 5), particles, r"x: ridge was built for 5 frames.* has 3\."),
+        (lambda: Ridge(4, 5), particles, r"tied to 5 frames.* has 3; build it with"),
         (lambda: Ridge(5, 3), particles, "tied to N = 5 nodes"),
         (lambda: Ridge(5, 5), masked, "all of them observed.* with gaps"),
         (lambda: SharedRidge(3, 2), particles, "edge_attr: the model was built for 2"),

@@ -9,7 +9,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.egcl import linear_at, mlp
 from spacetime_en.nn.etal import AttentionMaps
@@ -17,6 +16,7 @@ from spacetime_en.nn.forecaster import (
     FULL_SYMMETRY,
     Forecaster,
     Symmetries,
+    check_frames,
     check_no_padding,
     check_scales,
     check_sizes,
@@ -176,11 +176,7 @@ class ESTAG(Forecaster):
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         check_no_padding(graph, "ESTAG takes means over all nodes")
-        if graph.x.shape[1] != c["frames"] or graph.frame_mask is not None:
-            raise InputError(
-                f"x: ESTAG was built for {c['frames']} frames, all of them observed, the graph "
-                f"has {graph.x.shape[1]}{' with gaps' if graph.frame_mask is not None else ''}."
-            )
+        check_frames(graph, c["frames"])
         units = self.units(graph)
         state = units.enter(graph)
         neighbourhood = Neighbourhood.of(graph, units.cell(graph))

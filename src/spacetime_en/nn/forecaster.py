@@ -178,6 +178,17 @@ def check_nodes(graph: SpacetimeGraph, nodes: int) -> None:
     check_no_padding(graph, f"this model is tied to N = {nodes} nodes")
 
 
+def check_frames(graph: SpacetimeGraph, frames: int) -> None:
+    """Refuse a graph with another number of frames than the model's, or with gaps."""
+    L = graph.x.shape[1]
+    if frames != L or graph.frame_mask is not None:
+        gaps = " with gaps" if graph.frame_mask is not None else ""
+        raise InputError(
+            f"x: this model is tied to {frames} frames, all of them observed, the graph has "
+            f"{L}{gaps}; build it with frames={L}."
+        )
+
+
 def check_no_padding(graph: SpacetimeGraph, why: str) -> None:
     """Refuse graphs with padded nodes."""
     # (While tracing, the mask has no values to look at.)

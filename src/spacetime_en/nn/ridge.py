@@ -20,6 +20,7 @@ from spacetime_en.nn.forecaster import (
     ClosedForm,
     Pairs,
     Symmetries,
+    check_frames,
     check_no_padding,
     check_nodes,
     check_sizes,
@@ -62,12 +63,7 @@ class _Regression(ClosedForm):
 
     def _start(self, graph: SpacetimeGraph) -> tuple[Units, State, Tensor, Tensor]:
         """Units, state, the last positions and how far their velocities lead, (B, N, n)."""
-        L = self.settings["frames"]
-        if graph.x.shape[1] != L or graph.frame_mask is not None:
-            raise InputError(
-                f"x: ridge was built for {L} frames, all of them observed, the graph has "
-                f"{graph.x.shape[1]}{' with gaps' if graph.frame_mask is not None else ''}."
-            )
+        check_frames(graph, self.settings["frames"])
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
         state = units.enter(graph)
         return units, state, state.x[:, -1], graph.horizon[:, None, None] * state.v[:, -1]
