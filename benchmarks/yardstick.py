@@ -28,6 +28,7 @@ class EdgeListEGCL(EGCL):
         a: Tensor,
         neighbourhood: Neighbourhood,
         embedding: Embedding | None = None,
+        up: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         B, L, N, _ = h.shape
         i, j = edge_list(B * L, N, h.device)  # (E,)

@@ -24,10 +24,10 @@ from spacetime_en.export import export
 from tests.helpers import assert_lively, liven, masked, particles, random_neighbours
 
 # Tracers take their time over every operation.
-TINY = {"hidden": 8, "layers": 1, "blocks": 1, "frames": 3}
+TINY = {"hidden": 8, "layers": 1, "blocks": 1}
 MODELS = [n for n in PRESETS if n not in ("last-frame", "parabola", "least-squares-line")]
 # And B, L and N for all others.
-FREE = {"lstm": "B", "set-adjacency": "BL", "ridge": "B"}
+FREE = {"lstm": "B", "set-adjacency": "BL", "ridge": "B", "body": "B"}
 FREE |= dict.fromkeys(("ridge-shared", "estag"), "BN")
 FLOAT32 = {"dtype": torch.float32}
 
@@ -40,7 +40,7 @@ def slow(case, yes):
 def tiny(preset, nodes=4, **settings):
     torch.manual_seed(0)
     known = inspect.signature(PRESETS[preset].model).parameters
-    sizes = {name: size for name, size in TINY.items() if name in known}
+    sizes = {name: size for name, size in (TINY | {"frames": 3}).items() if name in known}
     if preset == "set-adjacency":
         sizes["blocks"] = 2  # what is attended to on edges reaches nodes in the next block
     return liven(build_model(preset, nodes=nodes, **sizes | settings)).eval()
@@ -104,7 +104,10 @@ def assert_same(found, model, graph):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * size)
 
 
-@pytest.mark.parametrize("preset", [slow(p, p == "set-nonequivariant") for p in MODELS])
+LATER = ("set-nonequivariant", "estag", "body", "ridge")
+
+
+@pytest.mark.parametrize("preset", [slow(p, p in LATER) for p in MODELS])
 def test_onnx_runtime_forecasts_what_the_model_does(preset, tmp_path, capfd):
     pytest.importorskip("onnxscript")
     model, other = tiny(preset), others(preset)

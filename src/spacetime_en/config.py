@@ -31,7 +31,10 @@ from spacetime_en.nn.presets import arguments_of, build_model, find_preset
 from spacetime_en.training.settings import PAPER, TrainingSettings
 
 # Arguments of models that the training windows tell, unless they are given.
-FROM_DATA = ("features", "edge_features", "dims", "nodes", "frames", "length_scale", "time_scale")
+FROM_DATA = (
+    *("features", "edge_features", "dims", "nodes", "frames", "parents", "up"),
+    *("length_scale", "time_scale"),
+)
 Section = Literal["model", "task", "training"]
 _VERIFIED = 1 << 28  # numbers whose checksum is compared in a few seconds
 

@@ -136,7 +136,9 @@ def test_a_process_that_dies_is_named(made, tmp_path):
     )
     process.stderr.readline()
     children = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)],
+        capture_output=True,
+        text=True,
     ).stdout
     (worker,) = re.findall(r"(\d+) .*spawn_main", children)
     subprocess.run(["kill", "-9", worker], check=True)

@@ -82,6 +82,12 @@ class Forecaster(Pretrained, nn.Module):
         """The forecast, and one set of attention maps a block (none without attention)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
+    def calibrate(self, graph: SpacetimeGraph) -> None:
+        """Measure on training graphs what a model wants to know and does not learn.
+
+        Called once, before training. Most models want nothing.
+        """
+
     def units(self, graph: SpacetimeGraph) -> Units:
         """The units and the origin in which this model sees `graph`."""
         length, time = self.settings["length_scale"], self.settings["time_scale"]

@@ -19,6 +19,7 @@ from spacetime_en.nn.baselines import (
     Parabola,
     StraightLine,
 )
+from spacetime_en.nn.body import Body, parents_of
 from spacetime_en.nn.estag import ESTAG
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.lstm import LSTM
@@ -47,6 +48,7 @@ PRESETS = {
     "parabola": Preset(Parabola, {}),
     "least-squares-line": Preset(LeastSquaresLine, {}),
     "estag": Preset(ESTAG, {}),
+    "body": Preset(Body, {}),
     "ridge": Preset(Ridge, {}),
     "ridge-shared": Preset(SharedRidge, {}),
 }
@@ -79,7 +81,10 @@ def build_model(
             "dims": like.x.shape[-1],
             "nodes": like.x.shape[2],
             "frames": like.x.shape[1],
+            "up": like.up is not None,
         }
+        if "parents" in known and like.edge_attr is not None and like.neighbours is None:
+            found["parents"] = parents_of(like.edge_attr[0, 0, ..., 0])
     if nodes is not None:
         found["nodes"] = nodes
     found = {name: size for name, size in found.items() if name in known}

@@ -30,6 +30,7 @@ from spacetime_en.training.display import Display
 from spacetime_en.training.module import ForecastModule, Progress, State
 from spacetime_en.training.settings import TrainingSettings
 
+CALIBRATED = 2_000  # windows that a model may look at before training
 Keep = Callable[[State, bool], None]
 # (SLURM's warning before the end is whatever signal the user asks it for; SIGUSR1 is the custom.)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -68,6 +69,10 @@ def fit(
     settings = replace(settings or TrainingSettings(), **changes)
     if isinstance(model, ClosedForm):
         return _solve(model, task, settings, keep)
+    if state is None:
+        spread = torch.linspace(0, len(task.train) - 1, min(len(task.train), CALIBRATED)).long()
+        parameter = next(model.parameters(), torch.empty(0))
+        model.calibrate(task.train[spread][0].to(parameter.device, parameter.dtype))
     module = ForecastModule(model, task, settings, state, loggers)
     keeper = _Keeper(keep, settings.save_every)
     shown = [Display(task)] if display else []

@@ -1,0 +1,301 @@
+"""A body: joints on a tree of bones, forecast bone by bone.
+
+What a bone does next depends on how it turns and on the pose of the whole body. Both are known by
+invariants: dot products of the bone's own vectors, and of all bones with those at the root. They
+choose, through small networks, how much of each vector is added to uniform motion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spacetime_en.collate import collate
+from spacetime_en.errors import InputError
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.etal import AttentionMaps
+from spacetime_en.nn.forecaster import (
+    Forecaster,
+    Symmetries,
+    check_frames,
+    check_nodes,
+    check_share,
+    check_sizes,
+)
+from spacetime_en.nn.state import Units
+
+ORDERS = 6  # differences over time: velocity, acceleration, jerk, ...
+FAMILY = 3  # of them for the bones before and after
+TINY = 1e-6
+
+
+class Body(Forecaster):
+    """Networks on the invariants of bones.
+
+    Args:
+        nodes: number N of joints.
+        frames: number L of frames, evenly spaced.
+        parents: for every joint the one that its bone comes from; that of the root is itself.
+        hidden: width of the networks.
+        context: principal components of the pose that all bones know.
+        dropout: on invariants and hidden features.
+        mirrored: what one side does the other could do: forecasts commute with swapping the limbs
+            that the tree has twice.
+        up: read the direction ``up`` of the graphs.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        frames: int = 10,
+        parents: list[int] | None = None,
+        hidden: int = 64,
+        context: int = 64,
+        dropout: float = 0.2,
+        mirrored: bool = True,
+        up: bool = False,
+    ) -> None:
+        super().__init__()
+        check_sizes(nodes=nodes, frames=frames, hidden=hidden, context=context)
+        check_share(dropout=dropout)
+        if frames < 2:
+            raise InputError("frames: a body needs at least two, to see how it moves.")
+        tree = _Tree(range(nodes) if parents is None else parents, nodes)
+        orders = min(ORDERS, frames - 1)
+        own = 1 + orders + 2 * (1 + min(FAMILY, orders)) + min(FAMILY, orders) + up
+        self.count = own + len(tree.at_root) + up  # vectors of a bone
+        invariants = own * (own + 1) // 2
+        poses = nodes * (1 + orders) * (len(tree.at_root) + up)
+        context = min(context, poses)
+        self.tree, self.own, self.orders = tree, own, orders
+        # What is measured on data (see calibrate), and not learned.
+        self.register_buffer("size", torch.ones(nodes, own))  # of the vectors of each bone
+        self.register_buffer("reach", torch.ones(nodes))  # of what lies beyond uniform motion
+        self.register_buffer("mean", torch.zeros(nodes, invariants))
+        self.register_buffer("spread", torch.ones(nodes, invariants))
+        self.register_buffer("pose", torch.zeros(poses))
+        self.register_buffer("principal", torch.eye(poses, context))
+        self.bone = nn.Parameter(0.3 * torch.randn(nodes, hidden))
+        self.inner = nn.Linear(invariants, hidden)
+        self.around = nn.Sequential(
+            nn.Linear(context, hidden), nn.SiLU(), nn.Dropout(dropout), nn.Linear(hidden, hidden)
+        )
+        self.outer = nn.Linear(2 * hidden, hidden)
+        self.dropout = nn.Dropout(dropout)
+        # How much of each vector, for positions and for velocities; none as built.
+        self.heads = nn.Linear(hidden, 2 * self.count)
+        directions = len(tree.at_root) + up
+        self.along = nn.Sequential(
+            nn.Linear(context, 2 * hidden),
+            nn.SiLU(),
+            nn.Dropout(dropout),
+            nn.Linear(2 * hidden, 2 * nodes * directions),
+        )
+        for last in (self.heads, self.along[3]):
+            nn.init.zeros_(last.weight)  # type: ignore[arg-type]
+            nn.init.zeros_(last.bias)  # type: ignore[arg-type]
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=True, rotation=True, permutation=False)
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        if not self.settings["mirrored"]:
+            return self._forecast(graph), ()
+        swap = self.tree.mirror
+        if self.training:  # half of the bodies, each time others
+            coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None]
+            swapped = torch.where(coin.unsqueeze(1), graph.x[:, :, swap], graph.x)
+            found = self._forecast(graph._replace(x=swapped))
+            back = (torch.where(coin, t[:, swap], t) for t in (found.x, found.v))
+            return Forecast(*back), ()
+        here, there = self._forecast(graph), self._forecast(graph._replace(x=graph.x[:, :, swap]))
+        x, v = ((a + b[:, swap]) / 2 for a, b in ((here.x, there.x), (here.v, there.v)))
+        return Forecast(x, v), ()
+
+    def _forecast(self, graph: SpacetimeGraph) -> Forecast:
+        units, path, ahead = self._paths(graph)
+        own, directions = self._vectors(graph, path)
+        buffers = dict(self.named_buffers())
+        scaled = own / buffers["size"].unsqueeze(-1)  # (B, N, own, n)
+        theta = (self._invariants(scaled) - buffers["mean"]) / buffers["spread"]
+        pose = (self._pose(path, directions) - buffers["pose"]) @ buffers[
+            "principal"
+        ]  # (B, context)
+
+        h = F.silu(self.inner(self.dropout(theta)) + self.bone)  # (B, N, hidden)
+        whole = self.around(self.dropout(pose)).unsqueeze(1).expand_as(h)
+        h = self.dropout(F.silu(self.outer(torch.cat([h, whole], dim=-1))))
+        shares = self.heads(h).unflatten(-1, (2, self.count))  # (B, N, 2, A)
+        along = self.along(self.dropout(pose)).unflatten(-1, (h.shape[1], 2, -1))
+        shares = torch.cat([shares[..., : self.own], shares[..., self.own :] + along], dim=-1)
+
+        every = directions.unsqueeze(1).expand(-1, h.shape[1], -1, -1)  # (B, N, D, n)
+        vectors = torch.cat([scaled, every], dim=2)
+        beyond = buffers["reach"][:, None, None] * torch.einsum("bnka,bnac->bnkc", shares, vectors)
+        move = ahead + beyond[:, :, 0]
+        speed = (ahead + beyond[:, :, 1]) / graph.horizon[:, None, None]
+        x, v = (self.tree.joints(t) for t in (path[:, -1] + move, speed))
+        return units.leave(graph, x, v)
+
+    @torch.no_grad()
+    def calibrate(self, graph: SpacetimeGraph) -> None:
+        """Measure sizes, means and principal poses on (training) graphs."""
+        if self.settings["mirrored"]:
+            graph = collate([graph, graph._replace(x=graph.x[:, :, self.tree.mirror])])
+        _, path, ahead = self._paths(graph)
+        own, directions = self._vectors(graph, path)
+        size = own.square().mean((0, 3)).sqrt() + TINY
+        ratio = (ahead.square().mean() / path.diff(dim=1)[:, -1].square().mean()).sqrt()
+        order = min(2, self.orders)  # an acceleration, or with two frames the velocity
+        theta = self._invariants(own / size.unsqueeze(-1))
+        pose = self._pose(path, directions)
+        mean = pose.mean(0)
+        _, deviations, axes = torch.linalg.svd(pose - mean, full_matrices=False)
+        kept = self.get_buffer("principal").shape[1]
+        deviations = deviations[:kept] / len(pose) ** 0.5 + TINY
+        # Large components count for more than small ones, but not as much as they are larger.
+        principal = axes[:kept].mT / (deviations * deviations[0]).sqrt()
+        principal = F.pad(principal, (0, kept - principal.shape[1]))
+        measured = {
+            "size": size,
+            "reach": size[:, order] * ratio**order,
+            "mean": theta.mean(0),
+            "spread": theta.std(0) + 1e-3,
+            "pose": mean,
+            "principal": principal,
+        }
+        for name, value in measured.items():
+            self.get_buffer(name).copy_(value)
+
+    # --- vectors and what is invariant about them ------------------------------------------------
+
+    def _paths(self, graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
+        """Units, the paths of bones (and of the root), (B, L, N, n), and uniform motion's way."""
+        check_nodes(graph, self.settings["nodes"])
+        check_frames(graph, self.settings["frames"])
+        units = Units.of(graph, length=1.0, time=1.0, centred=True)
+        path = self.tree.bones(units.enter(graph).x)
+        last = (graph.times[:, -1] - graph.times[:, -2]).to(path.dtype)
+        ahead = (graph.horizon / last)[:, None, None] * (path[:, -1] - path[:, -2])
+        return units, path, ahead
+
+    def _vectors(self, graph: SpacetimeGraph, path: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every bone its own and its family's vectors, (B, N, own, n); directions (B, D, n)."""
+        place = self.tree.without_root(path[:, -1])
+        changes, d = [], path
+        for _ in range(self.orders):
+            d = d.diff(dim=1)
+            changes.append(d[:, -1])
+        few = changes[:FAMILY]
+        vectors = [place, *changes]
+        for relation in (self.tree.parents, self.tree.children):
+            vectors += [t[:, relation] for t in (place, *few)]
+        vectors += [t[:, :1].expand_as(t) for t in few]
+        bones = path[:, -1, self.tree.at_root]
+        directions = bones / bones.norm(dim=-1, keepdim=True).clamp(min=TINY)
+        if self.settings["up"]:
+            if graph.up is None:
+                raise InputError("up: this model was built for graphs with an up direction.")
+            vectors.append(graph.up.unsqueeze(1).expand_as(place))
+            directions = torch.cat([directions, graph.up.unsqueeze(1)], dim=1)
+        return torch.stack(vectors, dim=2), directions
+
+    def _invariants(self, vectors: Tensor) -> Tensor:
+        """All dot products of a bone's vectors, large ones tamed, (B, N, own (own + 1) / 2)."""
+        first, second = torch.triu_indices(self.own, self.own, device=vectors.device)
+        return torch.asinh((vectors[:, :, first] * vectors[:, :, second]).sum(-1))
+
+    def _pose(self, path: Tensor, directions: Tensor) -> Tensor:
+        """Coordinates of all bones and their changes along the directions, (B, ...)."""
+        parts, d = [self.tree.without_root(path[:, -1])], path
+        for _ in range(self.orders):
+            d = d.diff(dim=1)
+            parts.append(3 * d[:, -1])  # (of the size of what they add up to)
+        return torch.einsum("kbnc,bdc->bnkd", torch.stack(parts), directions).flatten(1)
+
+
+class _Tree:
+    """Joints and bones: which bone leads to which joint."""
+
+    def __init__(self, parents: Sequence[int], nodes: int) -> None:
+        self.parents = [int(p) for p in parents]
+        if len(self.parents) != nodes or not all(0 <= p < nodes for p in self.parents):
+            raise InputError(f"parents: expected {nodes} numbers of joints, found {parents}.")
+        self.children = [
+            next((c for c, p in enumerate(self.parents) if p == i and c != i), i)
+            for i in range(nodes)
+        ]
+        self.at_root = [c for c, p in enumerate(self.parents) if p == 0 and c != 0] or [0]
+        self.ways = [self._way(joint) for joint in range(nodes)]
+        self.mirror = list(range(nodes))
+        for joint in range(nodes):
+            self._pair(joint)
+
+    def _way(self, joint: int) -> list[int]:
+        """The bones from the root to a joint, the root's place among them."""
+        way = [joint]
+        while self.parents[way[-1]] != way[-1]:
+            way.append(self.parents[way[-1]])
+            if len(way) > len(self.parents):
+                raise InputError(f"parents: joint {joint} does not hang on a root.")
+        return way
+
+    def _below(self, joint: int) -> list[int]:
+        return [c for c, p in enumerate(self.parents) if p == joint and c != joint]
+
+    def _shape(self, joint: int) -> str:
+        """What hangs on a joint, the same text for the same tree."""
+        return f"({''.join(sorted(self._shape(c) for c in self._below(joint)))})"
+
+    def _pair(self, joint: int) -> None:
+        """Swap the two children of a joint that carry the same: the limbs of two sides."""
+        below = self._below(joint)
+        for place, one in enumerate(below):
+            for other in below[place + 1 :]:
+                if self._shape(one) == self._shape(other) and self.mirror[one] == one:
+                    self._swap(one, other)
+
+    def _swap(self, one: int, other: int) -> None:
+        self.mirror[one], self.mirror[other] = other, one
+        pairs = (sorted(self._below(j), key=self._shape) for j in (one, other))
+        for a, b in zip(*pairs, strict=True):
+            self._swap(a, b)
+
+    def bones(self, x: Tensor) -> Tensor:
+        """Vectors from parent to joint; roots stay where they are, (..., N, n)."""
+        roots = x.new_tensor([float(p == i) for i, p in enumerate(self.parents)]).unsqueeze(-1)
+        return x - x[..., self.parents, :] * (1 - roots)
+
+    def without_root(self, bones: Tensor) -> Tensor:
+        """The same with zero for roots, whose place is no direction."""
+        inner = bones.new_tensor([float(p != i) for i, p in enumerate(self.parents)])
+        return bones * inner.unsqueeze(-1)
+
+    def joints(self, bones: Tensor) -> Tensor:
+        """The way back: sums along the ways from the root, (..., N, n)."""
+        N = len(self.ways)
+        sums = bones.new_zeros(N, N)
+        for joint, way in enumerate(self.ways):
+            sums[joint, way] = 1.0
+        return torch.einsum("ji,...ic->...jc", sums, bones)
+
+
+def parents_of(bones: Tensor) -> list[int]:
+    """The tree of a skeleton, from which pairs of joints have a bone, (N, N); its root is 0."""
+    N = len(bones)
+    parents = list(range(N))
+    known, border = {0}, [0]
+    while border:
+        here = border.pop(0)
+        for other in (bones[here] > 0).nonzero().flatten().tolist():
+            if other not in known:
+                known.add(other)
+                parents[other] = here
+                border.append(other)
+    return parents
