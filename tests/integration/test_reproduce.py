@@ -72,6 +72,7 @@ def test_what_is_there_is_not_made_again(made):
     assert times == {p: p.stat().st_mtime_ns for p in (folder / "experiments").iterdir()}
 
 
+@pytest.mark.slow
 def test_one_missing_result_is_made_alone(made, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(made[0], folder)
@@ -102,6 +103,7 @@ def test_stopped_it_says_how_to_go_on_and_does(made, tmp_path):
     assert "\n1 of " not in "\n" + again.stderr
 
 
+@pytest.mark.slow
 def test_an_experiment_that_fails_is_named_and_the_others_are_kept(made, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(made[0], folder)
