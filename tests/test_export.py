@@ -104,7 +104,7 @@ def assert_same(found, model, graph):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * size)
 
 
-LATER = ("set-nonequivariant", "estag", "body", "ridge")
+LATER = ("set-nonequivariant", "set-no-temporal", "set-adjacency", "estag", "body", "ridge")
 
 
 @pytest.mark.parametrize("preset", [slow(p, p in LATER) for p in MODELS])
@@ -164,6 +164,7 @@ def test_torch_export_files_run_without_this_package(presets, tmp_path, capfd):
         assert_same(forecast, model, graphs[path])
 
 
+@pytest.mark.slow
 def test_missing_nodes_and_frames_are_left_out(format, path):
     model, other = tiny("set"), masked(seed=1, L=7, N=6, **FLOAT32)
     assert other.x.isnan().any()

@@ -29,7 +29,9 @@ def gradients(folder, cache, *arguments, launcher=()):
     return {path.stem: load_file(path) for path in folder.glob("*.safetensors")}
 
 
-@pytest.mark.parametrize("launcher", ["lightning", "torchrun"])
+@pytest.mark.parametrize(
+    "launcher", [pytest.param("lightning", marks=pytest.mark.slow), "torchrun"]
+)
 def test_the_gradient_of_two_processes_is_that_of_one(tmp_path, cache, tiny_task, launcher):
     """40 windows in batches of 13: parts of 7 and 6, and a last batch of 1 for two processes."""
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
