@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.animation import FFMpegWriter, PillowWriter
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from spacetime_en.data.simulation import simulate
@@ -20,9 +18,10 @@ from spacetime_en.data.tasks import Task
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError
+from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.files import replace_whole
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.report.plots import COLOURS, cube
+from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure
 from spacetime_en.report.scene import Positions, Scene, asset, page
 
 ENDINGS = (".gif", ".mp4", ".html")
@@ -141,14 +140,9 @@ def _between(
 
 def _forecasts(model: Forecaster, windows: Windows, which: NDArray[np.int64]) -> Positions:
     """The model's positions for some windows, (b, N, n)."""
-    parameter = next(model.parameters(), None)
-    found = []
-    with torch.no_grad():
-        for part in np.array_split(which, -(-len(which) // 100)):
-            graph, _ = windows[torch.from_numpy(part)]
-            graph = graph if parameter is None else graph.to(parameter.device, parameter.dtype)
-            found.append(model.eval()(graph).x.double().cpu().numpy())
-    return np.concatenate(found)
+    parts = np.array_split(which, -(-len(which) // 100))
+    graphs = (windows[torch.from_numpy(part)][0] for part in parts)
+    return np.concatenate([forecast_in_double(model, graph).x.numpy() for graph in graphs])
 
 
 def _in_space(x: Any, t: Trajectories) -> Positions:
@@ -199,8 +193,7 @@ def animate(
     def film(path: Path) -> None:
         # (Writers go by the ending of the name.)
         temporary = path.with_name(f"{path.name}{kind}")
-        figure = Figure(figsize=(6, 6), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(6, 6)
         axes: Any = figure.add_subplot(projection="3d")
         try:
             with writer.saving(figure, str(temporary), dpi=80):
@@ -233,7 +226,7 @@ def _draw(axes: Any, scene: Scene, place: int) -> None:
             axes.plot(*way[~past].T, color=colour, linewidth=1)
             axes.scatter(*now[node], color=colour, s=30)
     for shape, name in enumerate(scene.forecasts):
-        colour, marker = COLOURS[shape % len(COLOURS)], "os^Dv"[shape % 5]
+        colour, marker = COLOURS[shape % len(COLOURS)], MARKERS[shape % len(MARKERS)]
         style = {"color": colour, "marker": marker, "linestyle": "--", "markersize": 4}
         axes.plot([], [], label=name, **style)
         forecast = scene.forecast_at(name, step)

@@ -16,7 +16,7 @@ from spacetime_en.data.tasks import Task
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError
-from spacetime_en.graph import Forecast
+from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.metrics import errors, summary
 from spacetime_en.nn.baselines import LastFrame, LeastSquaresLine, Parabola, StraightLine
 from spacetime_en.nn.forecaster import Forecaster
@@ -137,22 +137,25 @@ def run(
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Errors, Forecast]:
     """The errors of a model on windows, and its forecasts, on the CPU in double precision."""
-    model.eval()
-    parameter = next(model.parameters(), None)
     found = []
-    with torch.no_grad():
-        for first in range(0, len(windows), batch_size):
-            graph, target = windows[first : first + batch_size]
-            if parameter is not None:
-                graph = graph.to(parameter.device, parameter.dtype)
-            forecast = model(graph).to(torch.device("cpu"), torch.float64)
-            mask = None if graph.node_mask is None else graph.node_mask.cpu()
-            found.append((*errors(forecast, target.to(torch.float64), mask), forecast))
-            if progress is not None:
-                progress(len(graph))
+    for first in range(0, len(windows), batch_size):
+        graph, target = windows[first : first + batch_size]
+        forecast = forecast_in_double(model, graph)
+        found.append((*errors(forecast, target.to(torch.float64), graph.node_mask), forecast))
+        if progress is not None:
+            progress(len(graph))
     position, velocity, forecasts = zip(*found, strict=True)
     joined = Forecast(torch.cat([f.x for f in forecasts]), torch.cat([f.v for f in forecasts]))
     return Errors(torch.cat(position), torch.cat(velocity)), joined
+
+
+def forecast_in_double(model: Forecaster, graph: SpacetimeGraph) -> Forecast:
+    """A model's forecast, made where and as precise as the model is, on the CPU in double."""
+    parameter = next(model.parameters(), None)
+    if parameter is not None:
+        graph = graph.to(parameter.device, parameter.dtype)
+    with torch.no_grad():
+        return model.eval()(graph).to(torch.device("cpu"), torch.float64)
 
 
 def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:

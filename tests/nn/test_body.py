@@ -46,7 +46,7 @@ def test_the_tree_is_found_from_the_bones_and_its_sides_from_the_tree():
 
 def test_bones_and_joints_are_the_same_thing():
     x = torch.randn(2, 3, 8, 3, dtype=torch.float64)
-    tree = _Tree(PARENTS, 8)
+    tree = _Tree(PARENTS, 8).double()
     bones = tree.bones(x)
     assert torch.allclose(bones[..., 4, :], x[..., 4, :] - x[..., 3, :])
     assert torch.equal(bones[..., 0, :], x[..., 0, :])

@@ -8,7 +8,7 @@ import pytest
 from spacetime_en.errors import InputError
 from spacetime_en.evaluation import BASELINES
 from spacetime_en.reproduce import experiment as module
-from spacetime_en.reproduce.experiment import best_rate, carry_out, check_result, read_result
+from spacetime_en.reproduce.experiment import best_rate, carry_out, checked_result, read_result
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
 
 SCALE = dataclasses.replace(
@@ -113,22 +113,22 @@ def test_the_audit_labels_its_results_and_states_the_bound(carried_out):
 def test_a_result_of_other_settings_is_refused_and_a_broken_one_named(carried_out, tmp_path):
     experiment = Experiment(Data(), "linear")
     carried_out(experiment)
-    check_result(tmp_path, experiment, SCALE)
+    checked_result(tmp_path, experiment, SCALE)
     trial = module.path_of(tmp_path, experiment.trials(SCALE)[0])
     text = trial.read_text()
     better = json.loads(text)
     better["training"]["val_mse"] = 0.0  # now another rate would be chosen
     trial.write_text(json.dumps(better))
     with pytest.raises(InputError, match=r"linear--seed0.json: was made with other settings"):
-        check_result(tmp_path, experiment, SCALE)
+        checked_result(tmp_path, experiment, SCALE)
     trial.write_text(text)
     other = dataclasses.replace(SCALE, budget=({"steps": 7}, {"steps": 7}))
     with pytest.raises(InputError, match=r"linear--seed0.json: was made with other settings"):
-        check_result(tmp_path, experiment, other)
+        checked_result(tmp_path, experiment, other)
     for broken in ("{", "null", "7"):
         module.path_of(tmp_path, experiment).write_text(broken)
         with pytest.raises(InputError, match=r"is no result .* delete it to make it again"):
-            check_result(tmp_path, experiment, SCALE)
+            checked_result(tmp_path, experiment, SCALE)
 
 
 def test_numbers_that_json_does_not_know_become_null():

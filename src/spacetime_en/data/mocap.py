@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from spacetime_en.data.readers.mocap import FRAMES_PER_SECOND, MotionFiles, Skeleton
+from spacetime_en.data.readers.mocap import FRAMES_PER_SECOND, MotionFiles, Skeleton, meta_of
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError
@@ -64,13 +65,9 @@ def load_motions(path: Path, motion: Motion) -> Trajectories:
         runs,
         time_step=1 / FRAMES_PER_SECOND,
         attributes=joint_attributes(skeleton, len(runs)),
-        meta={
+        meta=meta_of(skeleton, splits(motion)["trials"])
+        | {
             "source": "CMU Graphics Lab Motion Capture Database, mocap.cs.cmu.edu",
-            "trials": splits(motion)["trials"],
-            "joints": skeleton.joints,
-            "edges": skeleton.edges,
-            "up": [0.0, 1.0, 0.0],
-            "time_unit": "s",
             "length_unit": "5.644 cm",
         },
     )
@@ -110,6 +107,7 @@ def benchmark_windows(
     return made[0], made[1], made[2]
 
 
+@cache
 def splits(motion: Motion) -> dict[str, Any]:
     """Trials, and for each split the first frames of its windows, by the number of the trial."""
     file = resources.files("spacetime_en.data") / "mocap_splits.json"

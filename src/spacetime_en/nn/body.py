@@ -47,6 +47,14 @@ class Body(Forecaster):
         up: read the direction ``up`` of the graphs.
     """
 
+    # What is measured on data (see calibrate), and not learned.
+    size: Tensor  # of the vectors of each bone, (N, own)
+    reach: Tensor  # of what lies beyond uniform motion, (N,)
+    mean: Tensor  # of the invariants, (N, invariants)
+    spread: Tensor
+    pose: Tensor  # the mean one
+    principal: Tensor  # its principal components, as columns
+
     def __init__(
         self,
         nodes: int,
@@ -71,9 +79,8 @@ class Body(Forecaster):
         poses = nodes * (1 + orders) * (len(tree.at_root) + up)
         context = min(context, poses)
         self.tree, self.own, self.orders = tree, own, orders
-        # What is measured on data (see calibrate), and not learned.
-        self.register_buffer("size", torch.ones(nodes, own))  # of the vectors of each bone
-        self.register_buffer("reach", torch.ones(nodes))  # of what lies beyond uniform motion
+        self.register_buffer("size", torch.ones(nodes, own))
+        self.register_buffer("reach", torch.ones(nodes))
         self.register_buffer("mean", torch.zeros(nodes, invariants))
         self.register_buffer("spread", torch.ones(nodes, invariants))
         self.register_buffer("pose", torch.zeros(poses))
@@ -120,13 +127,11 @@ class Body(Forecaster):
 
     def _forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, path, ahead = self._paths(graph)
-        own, directions = self._vectors(graph, path)
-        buffers = dict(self.named_buffers())
-        scaled = own / buffers["size"].unsqueeze(-1)  # (B, N, own, n)
-        theta = (self._invariants(scaled) - buffers["mean"]) / buffers["spread"]
-        pose = (self._pose(path, directions) - buffers["pose"]) @ buffers[
-            "principal"
-        ]  # (B, context)
+        place, changes = self._motion(path)
+        own, directions = self._vectors(graph, path, place, changes)
+        scaled = own / self.size.unsqueeze(-1)  # (B, N, own, n)
+        theta = (self._invariants(scaled) - self.mean) / self.spread
+        pose = (_pose(place, changes, directions) - self.pose) @ self.principal  # (B, context)
 
         h = F.silu(self.inner(self.dropout(theta)) + self.bone)  # (B, N, hidden)
         whole = self.around(self.dropout(pose)).unsqueeze(1).expand_as(h)
@@ -137,7 +142,7 @@ class Body(Forecaster):
 
         every = directions.unsqueeze(1).expand(-1, h.shape[1], -1, -1)  # (B, N, D, n)
         vectors = torch.cat([scaled, every], dim=2)
-        beyond = buffers["reach"][:, None, None] * torch.einsum("bnka,bnac->bnkc", shares, vectors)
+        beyond = self.reach[:, None, None] * torch.einsum("bnka,bnac->bnkc", shares, vectors)
         move = ahead + beyond[:, :, 0]
         speed = (ahead + beyond[:, :, 1]) / graph.horizon[:, None, None]
         x, v = (self.tree.joints(t) for t in (path[:, -1] + move, speed))
@@ -149,15 +154,16 @@ class Body(Forecaster):
         if self.settings["mirrored"]:
             graph = collate([graph, graph._replace(x=graph.x[:, :, self.tree.mirror])])
         _, path, ahead = self._paths(graph)
-        own, directions = self._vectors(graph, path)
+        place, changes = self._motion(path)
+        own, directions = self._vectors(graph, path, place, changes)
         size = own.square().mean((0, 3)).sqrt() + TINY
         ratio = (ahead.square().mean() / path.diff(dim=1)[:, -1].square().mean()).sqrt()
         order = min(2, self.orders)  # an acceleration, or with two frames the velocity
         theta = self._invariants(own / size.unsqueeze(-1))
-        pose = self._pose(path, directions)
+        pose = _pose(place, changes, directions)
         mean = pose.mean(0)
         _, deviations, axes = torch.linalg.svd(pose - mean, full_matrices=False)
-        kept = self.get_buffer("principal").shape[1]
+        kept = self.principal.shape[1]
         deviations = deviations[:kept] / len(pose) ** 0.5 + TINY
         # Large components count for more than small ones, but not as much as they are larger.
         principal = axes[:kept].mT / (deviations * deviations[0]).sqrt()
@@ -185,16 +191,21 @@ class Body(Forecaster):
         ahead = (graph.horizon / last)[:, None, None] * (path[:, -1] - path[:, -2])
         return units, path, ahead
 
-    def _vectors(self, graph: SpacetimeGraph, path: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every bone its own and its family's vectors, (B, N, own, n); directions (B, D, n)."""
-        place = self.tree.without_root(path[:, -1])
+    def _motion(self, path: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The bones now, and their differences over time of every order, (B, N, n) each."""
         changes, d = [], path
         for _ in range(self.orders):
             d = d.diff(dim=1)
             changes.append(d[:, -1])
+        return self.tree.without_root(path[:, -1]), changes
+
+    def _vectors(
+        self, graph: SpacetimeGraph, path: Tensor, place: Tensor, changes: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Of every bone its own and its family's vectors, (B, N, own, n); directions (B, D, n)."""
         few = changes[:FAMILY]
         vectors = [place, *changes]
-        for relation in (self.tree.parents, self.tree.children):
+        for relation in (self.tree.parents, self.tree.first_child):
             vectors += [t[:, relation] for t in (place, *few)]
         vectors += [t[:, :1].expand_as(t) for t in few]
         bones = path[:, -1, self.tree.at_root]
@@ -211,28 +222,35 @@ class Body(Forecaster):
         first, second = torch.triu_indices(self.own, self.own, device=vectors.device)
         return torch.asinh((vectors[:, :, first] * vectors[:, :, second]).sum(-1))
 
-    def _pose(self, path: Tensor, directions: Tensor) -> Tensor:
-        """Coordinates of all bones and their changes along the directions, (B, ...)."""
-        parts, d = [self.tree.without_root(path[:, -1])], path
-        for _ in range(self.orders):
-            d = d.diff(dim=1)
-            parts.append(3 * d[:, -1])  # (of the size of what they add up to)
-        return torch.einsum("kbnc,bdc->bnkd", torch.stack(parts), directions).flatten(1)
+
+def _pose(place: Tensor, changes: list[Tensor], directions: Tensor) -> Tensor:
+    """Coordinates of all bones and their changes along the directions, (B, ...)."""
+    parts = [place, *(3 * d for d in changes)]  # (of the size of what they add up to)
+    return torch.einsum("kbnc,bdc->bnkd", torch.stack(parts), directions).flatten(1)
 
 
-class _Tree:
+class _Tree(nn.Module):
     """Joints and bones: which bone leads to which joint."""
 
+    inner: Tensor  # 1 for joints that hang on another, 0 for roots, (N, 1)
+    ways: Tensor  # 1 where a bone is on the way from the root to a joint, (joints, bones)
+
     def __init__(self, parents: Sequence[int], nodes: int) -> None:
+        super().__init__()
         self.parents = [int(p) for p in parents]
         if len(self.parents) != nodes or not all(0 <= p < nodes for p in self.parents):
             raise InputError(f"parents: expected {nodes} numbers of joints, found {parents}.")
-        self.children = [
+        self.first_child = [
             next((c for c, p in enumerate(self.parents) if p == i and c != i), i)
             for i in range(nodes)
         ]
         self.at_root = [c for c, p in enumerate(self.parents) if p == 0 and c != 0] or [0]
-        self.ways = [self._way(joint) for joint in range(nodes)]
+        inner = torch.tensor([[float(p != i)] for i, p in enumerate(self.parents)])
+        ways = torch.zeros(nodes, nodes)
+        for joint in range(nodes):
+            ways[joint, self._way(joint)] = 1.0
+        self.register_buffer("inner", inner, persistent=False)
+        self.register_buffer("ways", ways, persistent=False)
         self.mirror = list(range(nodes))
         for joint in range(nodes):
             self._pair(joint)
@@ -269,21 +287,15 @@ class _Tree:
 
     def bones(self, x: Tensor) -> Tensor:
         """Vectors from parent to joint; roots stay where they are, (..., N, n)."""
-        roots = x.new_tensor([float(p == i) for i, p in enumerate(self.parents)]).unsqueeze(-1)
-        return x - x[..., self.parents, :] * (1 - roots)
+        return x - x[..., self.parents, :] * self.inner
 
     def without_root(self, bones: Tensor) -> Tensor:
         """The same with zero for roots, whose place is no direction."""
-        inner = bones.new_tensor([float(p != i) for i, p in enumerate(self.parents)])
-        return bones * inner.unsqueeze(-1)
+        return bones * self.inner
 
     def joints(self, bones: Tensor) -> Tensor:
         """The way back: sums along the ways from the root, (..., N, n)."""
-        N = len(self.ways)
-        sums = bones.new_zeros(N, N)
-        for joint, way in enumerate(self.ways):
-            sums[joint, way] = 1.0
-        return torch.einsum("ji,...ic->...jc", sums, bones)
+        return torch.einsum("ji,...ic->...jc", self.ways, bones)
 
 
 def parents_of(bones: Tensor) -> list[int]:

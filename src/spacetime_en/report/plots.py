@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette: told apart by all readers.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
+MARKERS = "oXDPv^"  # of models
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, which needs no screen."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
 
 
 def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
@@ -32,8 +40,7 @@ def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
     """
     spread = torch.linspace(0, len(task.test) - 1, min(count, len(task.test))).long()
     graph, target = task.test[spread.tolist()]
-    figure = Figure(figsize=(9.5, 6.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.5, 6.2)
     figure.suptitle(f"{task.label}: observed frames (lines) and targets (stars)", fontsize=11)
     flat = graph.x.shape[-1] < 3
     for place in range(len(graph)):
@@ -51,9 +58,6 @@ def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
     return path
 
 
-MARKERS = "oXDPv^"
-
-
 def plot_forecasts(
     graph: SpacetimeGraph, target: Forecast, forecasts: dict[str, Forecast], path: Path
 ) -> Path:
@@ -67,8 +71,7 @@ def plot_forecasts(
     Returns: `path`.
     """
     count, flat = len(graph), graph.x.shape[-1] < 3
-    figure = Figure(figsize=(4.4 * count, 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(4.4 * count, 4.8)
     for place in range(count):
         axes: Any = figure.add_subplot(1, count, place + 1, projection=None if flat else "3d")
         for node in range(graph.x.shape[2]):
@@ -112,8 +115,7 @@ def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path
     graph = graph[:1]
     with torch.no_grad():
         here, there = model(graph), model(graph.rotate(q))
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 4.2)
     panels = (
         ("forecast(window)", graph, here, None),
         ("forecast(Q window)  ●   and   Q forecast(window)  ○", graph.rotate(q), there, here),

@@ -45,11 +45,11 @@ def read_result(folder: Path, experiment: Experiment) -> Result | None:
         raise InputError(f"{path}: is no result ({error}); delete it to make it again.") from None
 
 
-def check_result(folder: Path, experiment: Experiment, scale: Scale) -> None:
-    """Refuse a result that was made with other settings than the plan's."""
+def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result | None:
+    """The same; refuses a result that was made with other settings than the plan's."""
     result = read_result(folder, experiment)
     if result is None:
-        return
+        return None
     try:
         rate = best_rate(experiment, scale, folder)
     except InputError:  # trials that are not there yet, or not any more
@@ -60,6 +60,7 @@ def check_result(folder: Path, experiment: Experiment, scale: Scale) -> None:
             f"{path_of(folder, experiment)}: was made with other settings than scale "
             f"{scale.name!r} has now; choose another folder, or delete the file to make it again."
         )
+    return result
 
 
 def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) -> Result:
@@ -85,10 +86,11 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     }
     if task.problems:
         result |= {"audit": "zero targets", "centroid_variance": centroid_variance(task.test)}
-    torch.manual_seed(experiment.seed)
-    model: Forecaster | None = config.build_model(task)
     if MODELS[experiment.model].trains:
         model = _trained(config, folder / "runs" / experiment.name, result, tell)
+    else:
+        torch.manual_seed(experiment.seed)
+        model = config.build_model(task)
     if not experiment.trial and model is not None:
         tell(1.0, "test")
         result |= _tested(model, task, config)

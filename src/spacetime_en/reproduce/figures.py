@@ -8,22 +8,20 @@ from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from spacetime_en.files import replace_whole
-from spacetime_en.report.plots import COLOURS, cube
+from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.curves import Curve, Panel
 
-MARKERS = "osD^vP"
 ATTENTION = ("features", "positions", "velocities")
 
 
 def plot_panel(panel: Panel, folder: Path) -> list[Path]:
     """Draw curves, one line a model; trivial forecasts are grey and dashed."""
-    figure = _figure(5.6, 3.9)
+    figure = new_figure(5.6, 3.9)
     axes: Any = figure.add_subplot()
     for place, curve in enumerate(panel.curves):
         axes.plot(curve.x, curve.y, **_style(curve, place), label=curve.label)
@@ -53,7 +51,7 @@ def _style(curve: Curve, place: int) -> dict[str, Any]:
 
 def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[Path]:
     """Draw the past, the true future, and what models forecast for the last time, in 3-D."""
-    figure = _figure(4.4 * count, 4.8)
+    figure = new_figure(4.4 * count, 4.8)
     for place, scene in enumerate(scenes[:count]):
         axes: Any = figure.add_subplot(1, count, place + 1, projection="3d")
         past = scene.steps <= scene.observed
@@ -86,7 +84,7 @@ def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[P
 
 def plot_attention(maps: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
     """Draw mean attention from frame t (rows) to frame s (columns), by block and kind."""
-    figure = _figure(2.5 * len(ATTENTION) + 0.6, 2.4 * len(maps) + 0.4)
+    figure = new_figure(2.5 * len(ATTENTION) + 0.6, 2.4 * len(maps) + 0.4)
     grid: Any = figure.subplots(len(maps), len(ATTENTION), squeeze=False)
     weights = [block[kind] for block in maps for kind in ATTENTION]
     low, high = np.min(weights), np.max(weights)
@@ -101,12 +99,6 @@ def plot_attention(maps: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
             axes.tick_params(labelsize=7)
     figure.colorbar(image, ax=grid, shrink=0.6)
     return _save(figure, folder, "attention")
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spacetime_en.reproduce.experiment import Result, check_result, read_result
+from spacetime_en.reproduce.experiment import Result, checked_result
 from spacetime_en.reproduce.plan import (
     ABLATION,
     AUDITED,
@@ -89,16 +89,17 @@ class Results:
 
     folder: Path
     scale: Scale
+    _known: dict[Experiment, Result | None] = field(default_factory=dict, init=False)
 
     def of(self, experiments: Sequence[Experiment]) -> list[Result]:
         """Those that there are."""
-        found = []
-        for experiment in experiments:
-            result = read_result(self.folder, experiment)
-            if result is not None:
-                check_result(self.folder, experiment, self.scale)
-                found.append(result)
-        return found
+        found = (self._read(experiment) for experiment in experiments)
+        return [result for result in found if result is not None]
+
+    def _read(self, experiment: Experiment) -> Result | None:
+        if experiment not in self._known:  # several tables and figures ask for it
+            self._known[experiment] = checked_result(self.folder, experiment, self.scale)
+        return self._known[experiment]
 
     def seeds(self, data: Data, model: str) -> list[Result]:
         """The results of a model on a task, one a seed."""

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spacetime_en.errors import InputError, Interrupted
-from spacetime_en.reproduce.experiment import carry_out, check_result, path_of
+from spacetime_en.reproduce.experiment import carry_out, checked_result
 from spacetime_en.reproduce.plan import Experiment, Scale
 
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
@@ -43,9 +43,7 @@ def carry_out_all(
         raise InputError(f"workers: expected a positive whole number, found {workers}.")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; choose another folder for the results.")
-    for experiment in experiments:
-        check_result(folder, experiment, scale)
-    todo = [e for e in experiments if not path_of(folder, e).exists()]
+    todo = [e for e in experiments if checked_result(folder, e, scale) is None]
     if not todo:
         return []
     count = min(len(todo), _cores() if workers is None else workers)

@@ -69,7 +69,7 @@ def fit(
     settings = replace(settings or TrainingSettings(), **changes)
     if isinstance(model, ClosedForm):
         return _solve(model, task, settings, keep)
-    if state is None:
+    if state is None and type(model).calibrate is not Forecaster.calibrate:
         spread = torch.linspace(0, len(task.train) - 1, min(len(task.train), CALIBRATED)).long()
         parameter = next(model.parameters(), torch.empty(0))
         model.calibrate(task.train[spread][0].to(parameter.device, parameter.dtype))

@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -228,16 +229,21 @@ def read_mocap(path: Path) -> Trajectories:
         if skeleton.joints != first.joints:
             raise InputError(f"{path}: the trial {trial} has other joints than {files.trials[0]}.")
     motions = [files.positions(trial) for trial in files.trials]
-    meta = {
+    meta = meta_of(first, files.trials)
+    return Trajectories.from_runs(motions, time_step=1 / FRAMES_PER_SECOND, meta=meta)
+
+
+def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:
+    """What trajectories of a skeleton keep of it."""
+    return {
         "source": "ASF/AMC",
-        "trials": files.trials,
-        "joints": first.joints,
-        "edges": first.edges,
+        "trials": trials,
+        "joints": skeleton.joints,
+        "edges": skeleton.edges,
         "up": [0.0, 1.0, 0.0],
         "time_unit": "s",
         "length_unit": "ASF units",
     }
-    return Trajectories.from_runs(motions, time_step=1 / FRAMES_PER_SECOND, meta=meta)
 
 
 def _files(path: Path) -> Iterator[tuple[str, str]]:
