@@ -6,7 +6,7 @@ import pytest
 from spacetime_en import InputError
 from spacetime_en.data import Trajectories
 from spacetime_en.data.readers import read
-from spacetime_en.data.trajectories import ShardWriter
+from spacetime_en.data.shards import ShardWriter
 from spacetime_en.data.writers import open_writer
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spacetime_en.data.trajectories import find_shards
+from spacetime_en.data.shards import find_shards
 from spacetime_en.errors import require
 
 if TYPE_CHECKING:

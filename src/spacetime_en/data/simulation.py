@@ -16,15 +16,10 @@ from numpy.typing import NDArray
 from spacetime_en.data import kernel
 from spacetime_en.data.drift import drift
 from spacetime_en.data.lanes import W
+from spacetime_en.data.shards import ShardWriter, find_shards, read_meta, shard_name
 from spacetime_en.data.streams import Streams
 from spacetime_en.data.systems import Attributes, System, find_system
-from spacetime_en.data.trajectories import (
-    ShardWriter,
-    Trajectories,
-    find_shards,
-    read_meta,
-    shard_name,
-)
+from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.metrics import summary
 

@@ -23,8 +23,9 @@ from spacetime_en.data.mocap import (
     load_motions,
 )
 from spacetime_en.data.readers.solar import solar_system
+from spacetime_en.data.shards import find_shards
 from spacetime_en.data.simulation import simulate
-from spacetime_en.data.trajectories import Trajectories, find_shards
+from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Targets, Windows
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.progress import progress_bar

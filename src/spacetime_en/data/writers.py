@@ -30,7 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from spacetime_en.data.trajectories import ShardWriter, Trajectories, shard_name, whole_folder
+from spacetime_en.data.shards import ShardWriter, shard_name, whole_folder
+from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.errors import InputError, require
 
 Append = Callable[[Trajectories], None]
