@@ -64,7 +64,7 @@ def liven(model: Forecaster, seed: int = 0) -> Forecaster:
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=g, dtype=torch.float64).to(p)
-            if name.endswith("phi_x.2.weight"):
+            if name.endswith("phi_x.2.weight") or name.endswith("phi.4.weight"):
                 p.copy_(noise * p.shape[1] ** -0.5)
             elif name.endswith("phi_v.2.bias"):
                 p.fill_(0.8)

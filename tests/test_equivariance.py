@@ -38,6 +38,7 @@ EQUIVARIANT = {
     "set without time": ("set-no-temporal", SMALL),
     "set without space": ("set", SMALL | {"spatial": False}),
     "egnn": ("egnn", {"hidden": 16}),
+    "set-flow": ("set-flow", {"hidden": 16}),
     "last-frame": ("last-frame", {}),
     "straight-line": ("straight-line", {}),
     "least-squares-line": ("least-squares-line", {}),

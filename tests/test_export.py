@@ -41,6 +41,8 @@ def tiny(preset, nodes=4, **settings):
     torch.manual_seed(0)
     known = inspect.signature(PRESETS[preset].model).parameters
     sizes = {name: size for name, size in (TINY | {"frames": 3}).items() if name in known}
+    if preset == "set-flow":
+        settings |= {"share": None}  # steps that depend on data cannot be traced
     if preset == "set-adjacency":
         sizes["blocks"] = 2  # what is attended to on edges reaches nodes in the next block
     return liven(build_model(preset, nodes=nodes, **sizes | settings)).eval()

@@ -366,6 +366,16 @@ class SpacetimeGraph(TensorFields):
             return torch.full((B,), L - 1, device=self.x.device)
         return L - 1 - self.frame_mask.flip(1).int().argmax(1)
 
+    def frame(self, index: Tensor) -> SpacetimeGraph:
+        """One frame of each graph, (B,) numbers, as graphs of one frame with the same horizon."""
+        kept: dict[str, Tensor] = {}
+        for name in ("x", "v", "features", "edge_attr", "neighbours", "times"):
+            value = getattr(self, name)
+            if value is not None and value.shape[1] > 1:
+                at = index.view(-1, *[1] * (value.ndim - 1)).expand(-1, 1, *value.shape[2:])
+                kept[name] = value.gather(1, at)
+        return self._unchecked({k: t for k, t in self.fields().items() if k != "frame_mask"} | kept)
+
     def __len__(self) -> int:
         return self.x.shape[0]
 

@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.metrics import errors
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.state import Units
 from spacetime_en.pretrained import Pretrained
@@ -87,6 +88,29 @@ class Forecaster(Pretrained, nn.Module):
 
         Called once, before training. Most models want nothing.
         """
+
+    def anneal(self, used: float) -> None:
+        """Told before every step of a training which share of its budget is used, and 1 after it.
+
+        For models that are trained in stages. Most are not.
+        """
+
+    def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
+        """What training makes small: Eq. 13 of each graph, (B,), unless a model knows better.
+
+        Args:
+            alpha: weight of the velocities.
+        """
+        return self.distance(self(graph), target, graph.node_mask, alpha)
+
+    def distance(
+        self, forecast: Forecast, target: Forecast, node_mask: Tensor | None, alpha: float
+    ) -> Tensor:
+        """Eq. 13 of each graph, in the model's own units of length and time, (B,)."""
+        length, time = (self.settings.get(f"{what}_scale", 1.0) for what in ("length", "time"))
+        x, v = errors(forecast, target, node_mask)
+        total: Tensor = x / length**2 + alpha * v * (time / length) ** 2
+        return total
 
     def units(self, graph: SpacetimeGraph) -> Units:
         """The units and the origin in which this model sees `graph`."""

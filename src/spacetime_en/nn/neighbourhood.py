@@ -55,6 +55,15 @@ class Neighbourhood(NamedTuple):
         # index_select on flat rows: its backward is one index_add, linear in the edges.
         return h.reshape(-1, c).index_select(0, self.senders.flatten()).view(B, L, N, -1, c)
 
+    def select(self, rows: Tensor) -> "Neighbourhood":
+        """The edges of some graphs of a batch of single frames."""
+        mask, N = self.mask[rows], self.mask.shape[2]
+        frame = N * torch.arange(len(self.mask), device=rows.device).view(-1, 1, 1)
+        local = self.senders.view(-1, N, self.senders.shape[1]) - frame  # (B, N, K)
+        senders = (local[rows] + frame[: len(rows)]).flatten(0, 1)
+        cell = None if self.cell is None else self.cell[rows]
+        return Neighbourhood(mask, senders, self.complete, cell, self.normaliser[rows])
+
     def edges(self, s: Tensor, x: Tensor) -> Edges:
         """All edges as rows, from their numbers (B, L, N, K, c) and differences (B, L, N, K, n)."""
         mask = self.mask.expand(s.shape[:4])

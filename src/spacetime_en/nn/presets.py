@@ -21,6 +21,7 @@ from spacetime_en.nn.baselines import (
 )
 from spacetime_en.nn.body import Body, parents_of
 from spacetime_en.nn.estag import ESTAG
+from spacetime_en.nn.flow import Flow
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.lstm import LSTM
 from spacetime_en.nn.ridge import Ridge, SharedRidge
@@ -47,6 +48,7 @@ PRESETS = {
     "straight-line": Preset(StraightLine, {}),
     "parabola": Preset(Parabola, {}),
     "least-squares-line": Preset(LeastSquaresLine, {}),
+    "set-flow": Preset(Flow, {}),
     "estag": Preset(ESTAG, {}),
     "body": Preset(Body, {}),
     "ridge": Preset(Ridge, {}),
@@ -81,6 +83,7 @@ def build_model(
             "dims": like.x.shape[-1],
             "nodes": like.x.shape[2],
             "frames": like.x.shape[1],
+            "node_features": 0 if like.features is None else like.feature_width,
             "up": like.up is not None,
         }
         if "parents" in known and like.edge_attr is not None and like.neighbours is None:

@@ -85,6 +85,7 @@ def fit(
                 logger.finalize("success")
     if keeper.best is not None:
         model.load_state_dict(keeper.best)
+    model.anneal(1.0)
     model.eval()
     if module.asked_to_stop:  # too late to stop this one, but not what the caller does next
         raise Interrupted

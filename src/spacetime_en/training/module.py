@@ -17,7 +17,6 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from spacetime_en.data.tasks import Task
 from spacetime_en.errors import InputError
-from spacetime_en.graph import Forecast
 from spacetime_en.metrics import errors
 from spacetime_en.nn.baselines import LastFrame
 from spacetime_en.nn.forecaster import Forecaster
@@ -123,7 +122,6 @@ class ForecastModule(pl.LightningModule):
         self.budget = Budget.of(settings, self.batches_per_epoch)
         self.validate_every = settings.validate_every or self.batches_per_epoch
         self.progress = Progress()
-        self.loss_unit, self.velocity_unit = _units(model)
         self.last_loss = float("nan")
         self.validation: dict[str, float] = {}
         self._blown_up = False  # this step, which is then left out
@@ -138,26 +136,26 @@ class ForecastModule(pl.LightningModule):
         if state is not None:
             self._restore(state)
 
-    # --- the loss -----------------------------------------------------------------------------
-
-    def losses(self, forecast: Forecast, batch: Batch) -> Tensor:
-        """Eq. 13 of each graph, in the model's own units, (b,)."""
-        x, v = errors(forecast, batch.target, batch.graph.node_mask)
-        return x / self.loss_unit + self.settings.alpha * v / self.velocity_unit
+    # --- the loss -------------------------------------------------------------------------------
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         # The mean over the whole batch, once the processes' gradients are averaged.
-        loss = self.losses(self.model(batch.graph), batch).sum() * batch.weight
+        loss = self.model.losses(batch.graph, batch.target, self.settings.alpha)
+        loss = loss.sum() * batch.weight
         # Numbers that all processes have in common: they stop together, if they must.
         asked = loss.new_tensor(float(self.asked_to_stop))
         common = self.trainer.strategy.reduce(torch.stack([loss.detach(), asked]), reduce_op="mean")
         self.last_loss, any_asked = common.tolist()
         self.all_asked_to_stop = any_asked > 0
         if self.progress.first_loss is None:
-            still = self.losses(LastFrame()(batch.graph), batch).sum() * batch.weight
+            still = self.model.distance(
+                LastFrame()(batch.graph), batch.target, batch.graph.node_mask, self.settings.alpha
+            )
+            still = still.sum() * batch.weight
             still = self.trainer.strategy.reduce(still, reduce_op="mean")
             # (The first batch may blow up itself: what "last frame" loses on it cannot.)
-            self.progress.first_loss = float(still) or self.last_loss
+            plain = type(self.model).losses is Forecaster.losses
+            self.progress.first_loss = float(still) * plain or self.last_loss
         self._blown_up = not self.last_loss <= DIVERGED * self.progress.first_loss
         if self._blown_up and self.progress.skipped_in_a_row >= self.settings.skip:
             raise self._diverged(f"the loss is {self.last_loss:.3g}")
@@ -187,6 +185,8 @@ class ForecastModule(pl.LightningModule):
         self._batch = batch
         # Dropout draws from here: the same numbers whether or not the run was ever interrupted.
         _seed(mixed(self.settings.seed, self.progress.step, self.global_rank), self.device)
+        for model in (self.model, *([] if self.averaged is None else [self.averaged.module])):
+            model.anneal(self.used)  # type: ignore[operator]
         optimiser = self.optimizers()
         assert isinstance(optimiser, torch.optim.Optimizer)
         for group in optimiser.param_groups:
@@ -358,9 +358,3 @@ def _seed(number: int, device: torch.device) -> None:
 
 def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
-
-
-def _units(model: Forecaster) -> tuple[float, float]:
-    """The squares of the model's units of length and velocity, in which the loss is counted."""
-    length, time = (model.settings.get(f"{what}_scale", 1.0) for what in ("length", "time"))
-    return length**2, (length / time) ** 2

@@ -1,0 +1,189 @@
+"""SET-Flow: the law of motion is learned, and integrated for as long as one likes.
+
+The paper's model maps a window to one target time. Here the spatial layer is an acceleration in
+the step of an integrator instead: the horizon is an input, forecasts at any number of times come
+from one pass, and what is learned (a law of force between two nodes) is the same for any number
+of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from spacetime_en.errors import InputError
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.baselines import StraightLine
+from spacetime_en.nn.etal import AttentionMaps
+from spacetime_en.nn.force import PairForce, Pairs
+from spacetime_en.nn.forecaster import (
+    FULL_SYMMETRY,
+    Forecaster,
+    Symmetries,
+    check_scales,
+    check_sizes,
+    check_widths,
+)
+from spacetime_en.nn.leapfrog import Pace, leapfrog
+from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.state import State, Units
+
+# The curriculum. Chaos hides the law of force at first: equal steps and softened forces make
+# motions smooth, until the law is roughly known; then both go, and outliers are mistrusted.
+SMOOTH = 0.3  # share of the training with equal steps
+HARD = 0.7  # share after which forces are softened no more
+SOFT = 0.5, 1e-3  # softening at the start and at the end, in the model's units of length
+OUTLIER = 0.3, 3e-3  # errors, relative to the straight line's, beyond which windows count less
+STEEPEST = 3.0  # gradient of a system relative to the steepest that its loss can have
+MOST = 150, 4000  # steps of a system in training, and in use
+
+
+class Flow(Forecaster):
+    """Leapfrog through a learned law of force, from the last frame to the horizon.
+
+    Args:
+        edge_features: number e of attributes of an edge.
+        node_features: number of features of a node that forces may depend on, such as its mass;
+            0 for graphs without features.
+        hidden: width of the network that is the law of force.
+        steps: least number of steps to the horizon.
+        share: the longest step, as a share of the shortest time in which two nodes could meet.
+            Smaller is more exact and slower; it may be changed after training. None: equal steps.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
+    """
+
+    def __init__(
+        self,
+        edge_features: int = 1,
+        node_features: int = 0,
+        hidden: int = 32,
+        steps: int = 16,
+        share: float | None = 0.1,
+        length_scale: float = 1.0,
+        time_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_sizes(hidden=hidden, steps=steps)
+        check_scales(length_scale=length_scale, time_scale=time_scale)
+        if share is not None and not 0 < share <= 1:
+            raise InputError(f"share: expected a share from 0 to 1 or None, found {share!r}.")
+        self.force = PairForce(edge_features + 2 * node_features, hidden)
+        self.trained = 1.0
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return FULL_SYMMETRY
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        return self._trajectory(graph, graph.horizon[:, None])[0], ()
+
+    def at(self, graph: SpacetimeGraph, times: Tensor | Sequence[float]) -> list[Forecast]:
+        """Forecasts at several times in one pass: whole trajectories.
+
+        Args:
+            graph: L frames of N nodes; its horizon is not read.
+            times: after the last frame, increasing, (T,) or (B, T).
+        Returns: a forecast for each time.
+        """
+        moments = torch.as_tensor(times).to(graph.x).expand(len(graph), -1)
+        if (moments.diff(prepend=torch.zeros_like(moments[:, :1])) < 0).any():
+            raise InputError("times: expected times after the last frame, in increasing order.")
+        return self._trajectory(graph, moments)
+
+    def _trajectory(
+        self, graph: SpacetimeGraph, times: Tensor, bound: float | None = None
+    ) -> list[Forecast]:
+        """Forecasts at `times`, (B, T); `bound` that of :func:`leapfrog`."""
+        latest = graph.frame(graph.last_frame)
+        units = self.units(latest)
+        state = units.enter(latest)
+        pairs = self._pairs(latest, units, state)
+        x, v = state.x[:, 0], state.v[:, 0]
+        before, forecasts = torch.zeros_like(times[:, 0]), []
+        for time in times.unbind(1):
+            x, v = self._flow(pairs, x, v, (time - before) / units.time, bound)
+            forecasts.append(units.leave(graph, x, v))
+            before = time
+        return forecasts
+
+    def _pairs(self, latest: SpacetimeGraph, units: Units, state: State) -> Pairs:
+        """The pairs of graphs of one frame, with the numbers that forces depend on."""
+        c = self.settings
+        wanted = c["node_features"]
+        if (latest.features is not None) != (wanted > 0):
+            have = "none" if latest.features is None else str(latest.feature_width)
+            raise InputError(
+                f"features: the model was built for {wanted or 'none'} per node, the graph has "
+                f"{have}; build it with like=graph."
+            )
+        check_widths(latest, wanted or 1, c["edge_features"])
+        neighbourhood = Neighbourhood.of(latest, units.cell(latest))
+        s = state.a
+        if wanted:
+            own = state.h.unsqueeze(3).expand(*s.shape[:4], -1)
+            s = torch.cat([s, own, neighbourhood.gather(state.h)], dim=-1)
+        return Pairs(neighbourhood, s)
+
+    def _flow(
+        self, pairs: Pairs, x: Tensor, v: Tensor, duration: Tensor, bound: float | None
+    ) -> tuple[Tensor, Tensor]:
+        """Where nodes are after `duration`, by the pace and the softening of the moment."""
+        c = self.settings
+        gone = min(1.0, self.trained / HARD)
+        softening = SOFT[0] * (SOFT[1] / SOFT[0]) ** gone
+        share = c["share"] if self.trained >= SMOOTH else None
+        if share is not None and torch.compiler.is_exporting():
+            raise InputError(
+                "share: steps that depend on the data cannot be exported; load the model with "
+                "share=None, and as many steps as it then needs."
+            )
+        if share is not None and self.training:
+            share = 2 * share
+        pace = Pace(c["steps"], max(c["steps"], MOST[0] if self.training else MOST[1]), share)
+        return leapfrog(self.force, pairs, x, v, duration, pace, softening, bound)
+
+    # --- training -----------------------------------------------------------------------------
+
+    def anneal(self, used: float) -> None:
+        self.trained = used
+
+    def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
+        """How far the flow misses the target, and the last frame if it starts at the first one.
+
+        Far targets alone say little of forces, because motions are chaotic; the window itself,
+        if there are several frames in it, shows them directly.
+        """
+        latest = graph.frame(graph.last_frame)
+        aims = []
+        if graph.x.shape[1] > 1 and graph.frame_mask is None:
+            span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.horizon)
+            first = graph.frame(torch.zeros_like(graph.last_frame)).replace(horizon=span)
+            aims.append((first, Forecast(latest.x[:, 0], latest.v[:, 0])))
+        if not aims or self.trained >= SMOOTH:
+            aims.append((latest, target))
+        return torch.stack([self._missed(start, aim, alpha) for start, aim in aims]).sum(0)
+
+    def _missed(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
+        """The error of each graph relative to what the straight line misses, robustly, (B,).
+
+        Single windows can be off by any amount. At first they count by the root of their error,
+        then less and less beyond a limit that falls.
+        """
+        size = self._beyond_line(start, aim, alpha)
+        late = max(0.0, (self.trained - SMOOTH) / (1 - SMOOTH))
+        limit = OUTLIER[0] * (OUTLIER[1] / OUTLIER[0]) ** late if late else 1.0
+        bound = STEEPEST / (limit * float(size)) ** 0.5 / len(start)
+        (end,) = self._trajectory(start, start.horizon[:, None], bound)
+        error = self.distance(end, aim, start.node_mask, alpha) / size
+        return error / (error + limit) if late else (error + 1e-5).sqrt()
+
+    def _beyond_line(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
+        """What the straight line misses in most graphs: what there is to explain."""
+        line = StraightLine()(start)
+        missed = self.distance(line, aim, start.node_mask, alpha).detach().median()
+        return missed.clamp(min=torch.finfo(missed.dtype).tiny)

@@ -1,0 +1,92 @@
+"""Accelerations from pairs of nodes: a law of force to be learned.
+
+Forces between bodies span many orders of magnitude, from close encounters to far neighbours. The
+law is therefore learned between logarithms: a network of log r gives the arcsinh of the force, and
+a power law, whatever its exponent, is nearly a straight line to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from spacetime_en.geometry import norm
+from spacetime_en.nn.egcl import mlp
+from spacetime_en.nn.neighbourhood import Neighbourhood
+
+LARGEST = 12.0  # arcsinh of the largest force between two nodes, e^12 / 2 in the model's units
+
+
+class Pairs(NamedTuple):
+    """Who acts on whom, and the numbers that their force may depend on.
+
+    Args:
+        neighbourhood: the edges of B graphs of one frame.
+        s: numbers of the pair that do not change, (B, 1, N, K, c).
+    """
+
+    neighbourhood: Neighbourhood
+    s: Tensor
+
+    def select(self, rows: Tensor) -> Pairs:
+        """The pairs of some of the graphs."""
+        return Pairs(self.neighbourhood.select(rows), self.s[rows])
+
+
+class PairForce(nn.Module):
+    """a_i = sum_j (x_i - x_j) / r_ij  sinh phi(log r_ij, s_ij).
+
+    Where s_ij = s_ji the accelerations of a pair are opposite and depend on its distance alone:
+    momentum is conserved, and there is an energy, because every such force is the gradient of a
+    potential.
+
+    Args:
+        numbers: how many numbers s_ij a pair has.
+        hidden: width of phi.
+    """
+
+    def __init__(self, numbers: int, hidden: int) -> None:
+        super().__init__()
+        last = nn.Linear(hidden, 1)
+        nn.init.zeros_(last.weight)  # as built, nothing acts on anything
+        nn.init.zeros_(last.bias)
+        self.phi = nn.Sequential(*mlp(1 + numbers, hidden, hidden), nn.SiLU(), last)
+
+    def forward(self, x: Tensor, pairs: Pairs, softening: float) -> Tensor:
+        """Accelerations.
+
+        Args:
+            x: (B, N, n).
+            softening: a length below which forces are smoothed.
+        Returns: (B, N, n).
+        """
+        x_ij = pairs.neighbourhood.differences(x.unsqueeze(1))  # (B, 1, N, K, n)
+        r = (x_ij.square().sum(-1, keepdim=True) + softening**2).sqrt()
+        pull = self.strength(r, pairs.s) / r * pairs.neighbourhood.mask.unsqueeze(-1)
+        return torch.einsum("blnkc,blnkd->bnd", pull, x_ij)
+
+    def strength(self, r: Tensor, s: Tensor) -> Tensor:
+        """The force at distances r (..., 1) of pairs with numbers s (..., c), (..., 1)."""
+        phi: Tensor = self.phi(torch.cat([r.log(), s], dim=-1))
+        return phi.clamp(-LARGEST, LARGEST).sinh()
+
+
+def shortest_time(x: Tensor, v: Tensor, a: Tensor, pairs: Pairs) -> Tensor:
+    """The shortest time in which two nodes could meet, by their speed or by their pull, (B,).
+
+    The least of r / |v_i - v_j| and sqrt(r / |a_i - a_j|) over the pairs of each graph.
+    """
+    x_ij, v_ij, a_ij = (
+        norm(_plainly(pairs.neighbourhood, t) if moving else pairs.neighbourhood.differences(t))
+        for t, moving in ((x.unsqueeze(1), False), (v.unsqueeze(1), True), (a.unsqueeze(1), True))
+    )
+    tiny = torch.finfo(x.dtype).tiny
+    time = torch.minimum(x_ij / v_ij.clamp(min=tiny), (x_ij / a_ij.clamp(min=tiny)).sqrt())
+    return time.masked_fill(~pairs.neighbourhood.mask, torch.inf).amin((1, 2, 3))
+
+
+def _plainly(neighbourhood: Neighbourhood, t: Tensor) -> Tensor:
+    """Differences of velocities or accelerations, which no periodic cell wraps."""
+    return neighbourhood._replace(cell=None).differences(t)

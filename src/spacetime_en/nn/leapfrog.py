@@ -1,0 +1,139 @@
+"""Leapfrog integration of many systems at once, each with steps as long as it can bear.
+
+Kick, drift, kick: v += h/2 a(x); x += h v; v += h/2 a(x). It is time-reversible and, with equal
+steps, symplectic: energy errors stay small for ever. Close encounters need short steps; a system
+takes them when, and only when, two of its nodes are about to meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from spacetime_en.nn.force import PairForce, Pairs, shortest_time
+
+TOGETHER = 0.15  # share of finished systems at which the others go on by themselves
+
+
+class Pace(NamedTuple):
+    """How fine the steps are.
+
+    Args:
+        least, most: numbers of steps for the whole duration.
+        share: of the shortest time in which two nodes could meet; None: `least` equal steps.
+    """
+
+    least: int
+    most: int
+    share: float | None
+
+
+def leapfrog(
+    force: PairForce,
+    pairs: Pairs,
+    x: Tensor,
+    v: Tensor,
+    duration: Tensor,
+    pace: Pace,
+    softening: float,
+    bound: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Positions and velocities after `duration`.
+
+    Args:
+        x, v: where the nodes start, (B, N, n).
+        duration: (B,).
+        softening: see :class:`PairForce`.
+        bound: the largest gradient that a system may hand back through a step, see :class:`_Bound`.
+    Returns: x, v, each (B, N, n).
+    """
+    a = force(x, pairs, softening)
+    if pace.share is None:
+        h = (duration / pace.least)[:, None, None]
+        for _ in range(pace.least):
+            x, v, a = _step(force, pairs, x, v, a, h, softening, bound)
+        return x, v
+    ends: tuple[Tensor, Tensor] = _adaptively(
+        force, pairs, x, v, a, duration, pace, softening, bound
+    )
+    return ends
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # which systems go on is known only from the numbers
+def _adaptively(
+    force: PairForce,
+    pairs: Pairs,
+    x: Tensor,
+    v: Tensor,
+    a: Tensor,
+    duration: Tensor,
+    pace: Pace,
+    softening: float,
+    bound: float | None,
+) -> tuple[Tensor, Tensor]:
+    """Steps of each system's own."""
+    assert pace.share is not None
+    left, rows = duration, torch.arange(len(x), device=x.device)
+    finished: list[tuple[Tensor, Tensor, Tensor]] = []
+    for _ in range(pace.most + 1):  # (one more, for what rounding leaves)
+        with torch.no_grad():
+            h = pace.share * shortest_time(x, v, a, pairs)
+            whole = duration[rows]
+            h = torch.minimum(h.clamp(whole / pace.most, whole / pace.least), left)
+        x, v, a = _step(force, pairs, x, v, a, h[:, None, None], softening, bound)
+        left = left - h
+        over = left <= 1e-6 * whole
+        count = int(over.sum())
+        if count == len(rows):
+            break
+        if count > TOGETHER * len(rows):
+            done, on = over.nonzero()[:, 0], (~over).nonzero()[:, 0]
+            finished.append((rows[done], x[done], v[done]))
+            rows, x, v, a, left = (t[on] for t in (rows, x, v, a, left))
+            pairs = pairs.select(on)
+    finished.append((rows, x, v))
+    order = torch.cat([rows for rows, _, _ in finished]).argsort()
+    ends = (torch.cat(parts) for parts in zip(*(end[1:] for end in finished), strict=True))
+    x, v = (end[order] for end in ends)
+    return x, v
+
+
+def _step(
+    force: PairForce,
+    pairs: Pairs,
+    x: Tensor,
+    v: Tensor,
+    a: Tensor,
+    h: Tensor,
+    softening: float,
+    bound: float | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One step of length h, (B, 1, 1)."""
+    if bound is not None:
+        x, v = _Bound.apply(x, v, bound)  # type: ignore[no-untyped-call]
+    v = v + h / 2 * a
+    x = x + h * v
+    a = force(x, pairs, softening)
+    return x, v + h / 2 * a, a
+
+
+class _Bound(torch.autograd.Function):
+    """The identity; its gradient is shortened, system by system, to at most `bound`.
+
+    After a close encounter the smallest change of the start decides where things go, and gradients
+    grow without limit: a handful of systems would decide the direction of every step.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, v: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+        ctx.bound = bound
+        return x.view_as(x), v.view_as(v)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        gx, gv = (g.nan_to_num(0.0, 0.0, 0.0) for g in grads)
+        square = gx.square().sum((1, 2), keepdim=True) + gv.square().sum((1, 2), keepdim=True)
+        share = (ctx.bound / square.sqrt().clamp(min=1e-30)).clamp(max=1.0)
+        return gx * share, gv * share, None

@@ -1,0 +1,289 @@
+import math
+
+import pytest
+import torch
+
+from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
+from spacetime_en.geometry import norm
+from spacetime_en.nn.flow import SMOOTH, SOFT
+from spacetime_en.nn.force import PairForce, Pairs, shortest_time
+from spacetime_en.nn.leapfrog import Pace, leapfrog
+from spacetime_en.nn.neighbourhood import Neighbourhood
+from tests.helpers import liven, masked, particles, random_neighbours
+
+
+class Law(PairForce):
+    """Coulomb's, in place of a learned one."""
+
+    def __init__(self):
+        super().__init__(numbers=1, hidden=4)
+
+    def strength(self, r, s):
+        return s / r.square()
+
+
+def flow(law=True, **settings):
+    torch.manual_seed(0)
+    model = build_model("set-flow", **{"hidden": 8} | settings)
+    if law:
+        model.force = Law()
+    return liven(model).double().eval()
+
+
+def far_apart(**sizes):
+    """Particles of equal charge: they never meet."""
+    graph = particles(**sizes)
+    return graph.replace(edge_attr=torch.ones_like(graph.edge_attr[:, 0]))
+
+
+# --- the force ----------------------------------------------------------------------------------
+
+
+def accelerations(force, graph, softening=0.0):
+    pairs = Pairs(Neighbourhood.of(graph, graph.box), graph.edge_attr)
+    return force(graph.x[:, 0], pairs, softening)
+
+
+@pytest.mark.parametrize("kind", [{}, {"neighbours": random_neighbours(4, 2)}, {"box": [3.0] * 3}])
+def test_accelerations_are_sums_over_pairs(kind):
+    graph = particles(L=1, **kind)
+    force = liven(PairForce(numbers=1, hidden=8)).double()
+    found = accelerations(force, graph, softening=0.1)
+    B, _, N, n = graph.x.shape
+    for b in range(B):
+        for i in range(N):
+            a = torch.zeros(n, dtype=torch.float64)
+            for k in range(graph.edge_attr.shape[3]):
+                j = k if graph.neighbours is None else int(graph.neighbours[b, 0, i, k])
+                if j in (-1, i):
+                    continue
+                d = graph.x[b, 0, i] - graph.x[b, 0, j]
+                d = d if graph.box is None else d - 3 * (d / 3).round()
+                r = (d.square().sum() + 0.01).sqrt()
+                numbers = torch.cat([r.log()[None], graph.edge_attr[b, 0, i, k]])
+                a += d / r * force.phi(numbers).sinh()
+            torch.testing.assert_close(found[b, i], a, rtol=1e-12, atol=1e-12)
+
+
+def test_a_new_force_is_zero_and_a_flow_as_built_the_straight_line():
+    graph = particles(horizon=2.0)
+    forecast = flow(law=False).float()(graph.to(torch.float32))
+    force = build_model("set-flow")(graph.to(torch.float32))
+    line = build_model("straight-line")(graph.to(torch.float32))
+    torch.testing.assert_close(force.x, line.x)
+    assert (forecast.x - line.x).abs().max() > 0.01  # livened, it is something else
+
+
+def test_a_symmetric_force_conserves_momentum_and_energy():
+    graph = particles(L=1, B=2, horizon=3.0)
+    model = flow(law=False, share=0.01)
+    forecast = model(graph)
+    torch.testing.assert_close(forecast.v.mean(1), graph.v[:, 0].mean(1))
+    # The potential of a pair is minus the integral of its force over r, here by quadrature.
+    r = torch.linspace(1e-3, 20, 40_001, dtype=torch.float64)[:, None]
+    tables = {}
+    for charge in (-1.0, 1.0):
+        f = model.force.strength((r.square() + SOFT[1] ** 2).sqrt(), torch.full_like(r, charge))
+        f = (f * r / (r.square() + SOFT[1] ** 2).sqrt())[:, 0].detach()
+        tables[charge] = -torch.cumulative_trapezoid(f, r[:, 0])
+
+    def energy(x, v, charges):
+        total = v.square().sum((1, 2)) / 2
+        for i in range(x.shape[1]):
+            for j in range(i):
+                for b in range(len(x)):
+                    place = int(norm(x[b, i] - x[b, j]) / 20 * 40_000)
+                    total[b] += tables[float(charges[b, i, j])][place]
+        return total
+
+    c = graph.edge_attr[:, 0, ..., 0]
+    start, end = energy(graph.x[:, 0], graph.v[:, 0], c), energy(forecast.x, forecast.v, c)
+    kinetic = graph.v.square().sum((1, 2, 3)) / 2
+    moved = (forecast.v.square().sum((1, 2)) / 2 - kinetic).abs()
+    assert (moved > 0.05).all()  # energy was exchanged
+    assert ((end - start).abs() < 0.02 * moved + 2e-3).all()
+
+
+# --- the integrator -----------------------------------------------------------------------------
+
+
+def test_the_shortest_time_is_that_of_the_pair_about_to_meet():
+    x = torch.tensor([[[0.0, 0], [3, 0], [3, 1]]], dtype=torch.float64)
+    v = torch.tensor([[[0.0, 0], [-6, 0], [0, 0]]], dtype=torch.float64)
+    graph = SpacetimeGraph(x[:, None], v[:, None], edge_attr=torch.ones(3, 3, 1))
+    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
+    rest = torch.zeros_like(x)
+    assert shortest_time(x, v, rest, pairs).item() == pytest.approx(1 / 6)
+    assert shortest_time(x, rest, 400 * v, pairs).item() == pytest.approx((1 / 2400) ** 0.5)
+    assert shortest_time(x, rest, rest, pairs).item() > 1e9  # nothing moves
+
+
+@pytest.mark.parametrize("share", [None, 0.02])
+def test_two_bodies_go_round_each_other(share):
+    # On a circle of radius 1/2 about their centre, each pulled with 1 / r^2 = 1: v^2 = 1/2.
+    speed = math.sqrt(0.5)
+    x = torch.tensor([[[0.5, 0], [-0.5, 0]]], dtype=torch.float64)
+    v = torch.tensor([[[0, speed], [0, -speed]]], dtype=torch.float64)
+    time = 2 * math.pi * 0.5 / speed  # once around
+    graph = SpacetimeGraph(x[:, None], v[:, None], edge_attr=-torch.ones(2, 2, 1), horizon=time)
+    model = flow(steps=400, share=share)
+    forecast = model(graph)
+    torch.testing.assert_close(forecast.x, x, rtol=0, atol=1e-3)
+    quarter, half = model.at(graph, [time / 4, time / 2])
+    torch.testing.assert_close(half.x, -x, rtol=0, atol=1e-3)
+    torch.testing.assert_close(quarter.x[0, 0], torch.tensor([0, 0.5]).double(), rtol=0, atol=1e-3)
+
+
+def test_leapfrog_is_reversible_and_of_second_order():
+    graph = far_apart(L=1, B=4)
+    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
+    x, v, time = graph.x[:, 0], graph.v[:, 0], torch.ones(4, dtype=torch.float64)
+
+    def end(steps, x=x, v=v):
+        return leapfrog(Law(), pairs, x, v, time, Pace(steps, steps, None), 0.1)
+
+    there = end(10)
+    back = end(10, there[0], -there[1])
+    torch.testing.assert_close(back[0], x, rtol=0, atol=1e-12)
+    exact = end(2_000)[0]
+    coarse, fine = ((end(steps)[0] - exact).abs().max() for steps in (50, 100))
+    assert 3 < coarse / fine < 5
+
+
+def test_systems_do_not_disturb_each_other():
+    graph = particles(L=1, B=12, horizon=1.5)
+    model = flow(share=0.2)
+    together = model(graph)
+    for b in range(len(graph)):
+        alone = model(graph[[b]])
+        torch.testing.assert_close(together[[b]].x, alone.x, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(together[[b]].v, alone.v, rtol=1e-12, atol=1e-12)
+
+
+def test_smaller_steps_in_a_close_encounter():
+    x = torch.tensor([[[-1.0, 0.1], [1.0, -0.1]]], dtype=torch.float64)
+    v = torch.tensor([[[1.0, 0], [-1.0, 0]]], dtype=torch.float64)
+    graph = SpacetimeGraph(x[:, None], v[:, None], edge_attr=-torch.ones(2, 2, 1), horizon=1.6)
+    exact = flow(steps=20_000, share=None)(graph).x
+    adaptive, equal = flow(share=0.02)(graph).x, flow(steps=200, share=None)(graph).x
+    assert (adaptive - exact).abs().max() < 0.1 * (equal - exact).abs().max()
+
+
+def test_nan_ends():
+    graph = particles(L=1, dtype=torch.float64)
+    x = graph.x.clone()
+    x[0, 0, 0, 0] = torch.nan
+    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
+    end, _ = leapfrog(
+        Law(), pairs, x[:, 0], graph.v[:, 0], torch.ones(3).double(), Pace(4, 20, 0.1), 0.1
+    )
+    assert end[0].isnan().any()
+    assert end[1:].isfinite().all()
+
+
+# --- the model ----------------------------------------------------------------------------------
+
+
+def test_forecasts_at_many_times_continue_each_other():
+    graph = far_apart(horizon=2.0)
+    model = flow(share=0.01)
+    several = model.at(graph, [0.5, 1.0, 2.0])
+    torch.testing.assert_close(several[-1].x, model(graph).x, rtol=0, atol=1e-4)
+    each = torch.tensor([[0.5, 1.0], [1.0, 2.0], [2.0, 2.0]], dtype=torch.float64)
+    own = model.at(graph, each)
+    torch.testing.assert_close(own[0].x[0], several[0].x[0])
+    torch.testing.assert_close(own[1].x[1], several[2].x[1], rtol=0, atol=1e-4)
+    torch.testing.assert_close(own[1].x[2], own[0].x[2])
+    with pytest.raises(InputError, match=r"times: expected times after the last frame, in incr"):
+        model.at(graph, [1.0, 0.5])
+
+
+def test_only_the_last_observed_frame_is_read():
+    graph = masked()
+    model = flow()
+    other = graph.replace(x=graph.x.clone(), v=graph.v.clone())
+    other.x[0, :-1] = 7.0
+    other.x[2, :-2] = 7.0
+    torch.testing.assert_close(model(graph).x, model(other).x)
+
+
+def test_masses_are_features_of_a_node():
+    graph = particles()
+    heavy = graph.replace(features=torch.rand(3, 4, 1).double())
+    model = build_model("set-flow", like=heavy, hidden=8)
+    assert model.config["node_features"] == 1
+    model = liven(model).double()
+    lighter = heavy.replace(features=heavy.features.clone())
+    lighter.features[:, :, 0] += 1
+    assert (model(heavy).x - model(lighter).x).abs().max() > 1e-3
+    with pytest.raises(InputError, match=r"features: the model was built for 1 per node, the gra"):
+        model(graph)
+    with pytest.raises(InputError, match=r"built for none per node, the graph has 1; build it"):
+        flow()(heavy)
+
+
+def test_data_in_other_units_move_the_same():
+    graph = far_apart(horizon=2.0)
+    in_km = graph.replace(x=graph.x / 1000, v=graph.v / 1000 * 60, horizon=2.0 / 60)
+    model = flow(law=False)
+    other = flow(law=False, length_scale=1e-3, time_scale=1 / 60)
+    torch.testing.assert_close(other(in_km).x * 1000, model(graph).x)
+    torch.testing.assert_close(other(in_km).v * 1000 / 60, model(graph).v)
+
+
+def test_the_curriculum_goes_from_smooth_to_sharp():
+    graph = particles(horizon=2.0)
+    model = flow()
+    found = []
+    for used in (0.0, SMOOTH, 1.0):
+        model.anneal(used)
+        found.append(model(graph).x)
+    assert (found[0] - found[1]).abs().max() > 1e-3
+    assert (found[1] - found[2]).abs().max() > 1e-3
+    torch.testing.assert_close(found[2], flow()(graph).x)  # as built and as loaded: at the end
+
+
+@pytest.mark.parametrize("L", [1, 3])
+@pytest.mark.parametrize("used", [0.0, 0.5, 1.0])
+def test_the_loss_is_0_for_the_truth_and_grows_with_the_error(L, used):
+    graph = far_apart(L=L, horizon=1.0)
+    model = flow(share=0.05)
+    model.anneal(used)
+    if L > 1:  # let the last frame be what the flow makes of the first
+        span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.x)
+        first = graph.frame(torch.zeros(3, dtype=torch.long)).replace(horizon=span)
+        end = model(first)
+        graph.x[:, -1], graph.v[:, -1] = end.x, end.v
+    truth = model(graph)
+    none = model.losses(graph, truth, alpha=1.0)
+    some, more = (model.losses(graph, Forecast(truth.x + d, truth.v), 1.0) for d in (0.1, 0.3))
+    scale = 1e-2 if used < SMOOTH else 1e-6
+    assert (none / model._beyond_line(graph.frame(graph.last_frame), truth, 1.0) < scale).all()
+    if L == 1 or used >= SMOOTH:  # before that, the window is all it looks at
+        assert (none < some).all()
+        assert (some < more).all()
+
+
+def test_outliers_do_not_decide_the_direction_of_a_step():
+    graph = particles(B=8, L=1, horizon=2.0)
+    model = flow(law=False)
+    model.anneal(1.0)
+    with torch.no_grad():
+        truth = model(graph)
+    far = Forecast(truth.x + 0.1 * torch.randn_like(truth.x), truth.v)
+    far.x[0] *= 1e3
+
+    def gradient(windows):
+        model.zero_grad()
+        model.losses(graph, far, 1.0)[windows].sum().backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    others = gradient(slice(1, 8))
+    assert others.norm() > 0
+    assert (gradient(slice(8)) - others).norm() < 1e-3 * others.norm()
+
+
+@pytest.mark.parametrize("setting", [{"share": 0.0}, {"share": 2.0}, {"steps": 0}, {"hidden": 0}])
+def test_bad_settings_are_named(setting):
+    with pytest.raises(InputError, match=next(iter(setting))):
+        build_model("set-flow", **setting)
