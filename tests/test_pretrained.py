@@ -6,6 +6,9 @@ import torch
 from safetensors.torch import save_file
 
 from spacetime_en import PRESETS, SET, Forecaster, InputError, LastFrame, Symmetries, build_model
+from spacetime_en.cli import main
+from spacetime_en.pretrained import SHELF
+from spacetime_en.runs import Run
 from tests.helpers import SMALL, particles
 
 
@@ -221,3 +224,42 @@ def test_without_the_extra_the_hub_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError, match=r"pip install 'spacetime-en\[hub\]'"):
         SET.from_pretrained("someone/some-set")
+
+
+# --- what comes with the package ------------------------------------------------------------------
+
+SHIPPED = [path.name for path in SHELF.iterdir() if path.is_dir()]
+
+
+def test_there_are_shipped_models():
+    assert {"egnn-nbody", "charged"} <= set(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_forecasts_with_three_lines_and_tells_what_it_is(name):
+    model = Forecaster.from_pretrained(f"pretrained:{name}")
+    graph = particles(dtype=torch.float32, horizon=0.5)
+    line = build_model("straight-line")(graph)
+    assert (model(graph).x - line.x).abs().max() > 0.01
+    card = (SHELF / name / "README.md").read_text()
+    for said in ("Data", "Command", "Seed", "Errors", "Limits"):
+        assert f"**{said}" in card
+    run = Run.open(f"pretrained:{name}")
+    assert run.is_shipped
+    assert torch.equal(run.model()(graph).x, model(graph).x)
+
+
+def test_a_shipped_model_nobody_shipped():
+    with pytest.raises(InputError, match=r"there is no 'chraged'; did you mean 'charged'"):
+        Forecaster.from_pretrained("pretrained:chraged")
+
+
+def test_evaluating_a_shipped_model_writes_nothing_into_the_package(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(SHELF.rglob("*"))
+    sizes = ["--task.counts", "8", "4", "4", "--task.horizon", "100"]
+    main(["evaluate", "pretrained:charged", "--task", "charged", *sizes, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["position_mse"]["mean"] < 0.1 * report["straight_line"]["mean"]
+    assert sorted(SHELF.rglob("*")) == before
+    assert len(list((tmp_path / "evaluation").iterdir())) == 2

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from spacetime_en.errors import InputError, require
+from spacetime_en.errors import InputError, no_such, require
 from spacetime_en.files import replace_whole
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+SHIPPED = "pretrained:"  # what the names of models that come with the package begin with
+SHELF = Path(__file__).parent / "weights"
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.safetensors)")
 
 
@@ -62,7 +64,10 @@ class Pretrained:
         cache_dir: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> Self:
-        """Load a model from a folder, a ``.safetensors`` file, or a Hub name ``owner/name``.
+        """Load a model: a folder, a ``.safetensors`` file, ``pretrained:NAME``, a Hub name.
+
+        What comes with the package is called ``pretrained:egnn-nbody`` and ``pretrained:charged``;
+        names on the Hub are ``owner/name``.
 
         Called on ``Forecaster``, it loads a model of any class; called on a class, only of that.
 
@@ -106,6 +111,17 @@ class Pretrained:
             return str(hub.upload_folder(repo_id=repo_id, folder_path=folder, token=token))
 
 
+def shipped(source: str | os.PathLike[str]) -> Path:
+    """The folder of what is called ``pretrained:NAME``; any other path as it is."""
+    name = str(source)
+    if not name.startswith(SHIPPED):
+        return Path(source)
+    known = sorted(path.name for path in SHELF.iterdir() if path.is_dir())
+    if name.removeprefix(SHIPPED) not in known:
+        raise no_such("pretrained model", name.removeprefix(SHIPPED), known)
+    return SHELF / name.removeprefix(SHIPPED)
+
+
 def _subclasses(cls: type[Any]) -> list[type[Any]]:
     return [s for child in cls.__subclasses__() for s in (child, *_subclasses(child))]
 
@@ -114,7 +130,8 @@ def _find(
     source: str | os.PathLike[str], hub_options: dict[str, Any]
 ) -> tuple[dict[str, Any], Path]:
     """The config and the path of the weights."""
-    path = Path(source)
+    path = shipped(source)
+    path = path / "model" if str(source).startswith(SHIPPED) else path
     if isinstance(source, str) and not path.exists() and HUB_NAME.fullmatch(source):
         hub = require("huggingface_hub", "hub")
         try:

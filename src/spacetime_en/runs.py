@@ -39,6 +39,7 @@ from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.files import replace_whole
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
+from spacetime_en.pretrained import SHELF, shipped
 from spacetime_en.training import DivergenceError, Progress, State, fit
 
 CONFIG, FACTS = "config.yaml", "run.json"
@@ -66,8 +67,8 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Run:
-        """A run that exists."""
-        folder = Path(folder)
+        """A run that exists, or what is left of one that comes with the package."""
+        folder = shipped(folder)
         if not (folder / CONFIG).is_file() or not (folder / FACTS).is_file():
             raise InputError(f"{folder}: is no run (expected {CONFIG} and {FACTS} inside).")
         config = Config.from_yaml((folder / CONFIG).read_text(), str(folder / CONFIG))
@@ -81,6 +82,11 @@ class Run:
         ):
             raise InputError(f"{folder / FACTS}: does not say what the run was trained on.")
         return cls(folder, config, facts)
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether the run came with the package: a model without checkpoints, not to write to."""
+        return self.folder.parent == SHELF
 
     def write(self) -> None:
         """Write the config and the facts."""
@@ -203,6 +209,8 @@ class Run:
 
     def model(self) -> Forecaster:
         """The best model of the run so far, ready to forecast."""
+        if self.is_shipped:
+            return Forecaster.from_pretrained(self.folder / "model")
         if not self.checkpoint("best").is_file():
             raise InputError(
                 f"{self.folder}: has no checkpoint yet; let it train up to its first validation."

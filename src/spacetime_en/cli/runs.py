@@ -19,6 +19,7 @@ from tyro.conf import Positional
 from spacetime_en.cli.chosen import Chosen, task_field
 from spacetime_en.config import open_task, settings_of, source_of, without_source
 from spacetime_en.errors import InputError
+from spacetime_en.pretrained import shipped
 from spacetime_en.progress import progress_bar
 from spacetime_en.runs import Run
 
@@ -30,7 +31,7 @@ class Evaluate:
     The report and the errors of every window are also written to the run's folder `evaluation`.
 
     Args:
-        run: folder of the run.
+        run: folder of the run, or pretrained:NAME.
         task: the name of a task; by default the run's own.
         data: or the folder of a data set.
         split: train, val or test.
@@ -65,7 +66,9 @@ class Evaluate:
         found.report.update(run=str(self.run), preset=run.config.preset)
         found.report["warnings"] = run.unlike(task) + run.seen_in_training(task, self.split)
         name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
-        report, table = write(found, self.run / "evaluation", name)
+        # (What comes with the package is not to be written to.)
+        folder = Path() if run.is_shipped else self.run
+        report, table = write(found, folder / "evaluation", name)
         if self.json:
             print(json.dumps(found.report, indent=2))
         else:
@@ -209,7 +212,7 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
         folder = _run_among(arguments[1:])
         task: Any = chosen.task
         settings: dict[str, Any] = {}
-        if folder is not None and folder.is_dir():
+        if folder is not None and shipped(folder).is_dir():
             # By default the run's own task, any of whose settings may be replaced.
             own = Run.open(folder).config.task
             if not task or task == source_of(own):
