@@ -5,6 +5,7 @@ window alone at first, then steps as the data need them, to the target.
 """
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -26,7 +27,7 @@ def main() -> None:
     for task, horizon in (("egnn-nbody", 1_000), ("charged", 1_000), ("charged", 10_000)):
         graph, target = load_task(task, horizon=horizon).train[: given.batch_size]
         for stage, used in (("smooth", 0.0), ("sharp", 1.0)):
-            sides = {
+            sides: dict[str, Callable[[], None]] = {
                 name: partial(step, model, used, graph, target)
                 for name, model in (("set-flow", flow), ("egnn", egnn))
             }

@@ -28,7 +28,7 @@ from spacetime_en.data.tasks import of_order_one
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import arguments_of, build_model, find_preset
-from spacetime_en.training.settings import PAPER, TrainingSettings
+from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 
 # Arguments of models that the training windows tell, unless they are given.
 FROM_DATA = (
@@ -100,7 +100,7 @@ class Config:
         read = checked(entries, where)
         if "preset" not in read or not {"name", "data"} & set(read["task"]):
             raise InputError(f"{where}: expected a preset and a task.")
-        training = PAPER.get(read["preset"], {}) | read["training"]
+        training = PRESET_SETTINGS.get(read["preset"], {}) | read["training"]
         return cls(read["preset"], read["model"], read["task"], TrainingSettings(**training))
 
 

@@ -6,7 +6,7 @@ import pytest
 from spacetime_en import PRESETS, InputError
 from spacetime_en.nn.baselines import LastFrame
 from spacetime_en.training import PAPER, TrainingSettings
-from spacetime_en.training.settings import Budget, seconds
+from spacetime_en.training.settings import PRESET_SETTINGS, Budget, seconds
 
 
 def budget(batches=10, **settings):
@@ -51,7 +51,7 @@ def test_every_trainable_preset_has_the_papers_settings():
     assert set(PAPER) == trained - {"set-flow", "estag", "body", "ridge", "ridge-shared"}
     assert PAPER["set"] == {"lr": 4.45e-5, "batch_size": 100}
     assert PAPER["linear"]["weight_decay"] == 1e-6
-    for own in PAPER.values():
+    for own in PRESET_SETTINGS.values():
         TrainingSettings(**own)
 
 

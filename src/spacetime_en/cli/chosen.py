@@ -25,7 +25,7 @@ from spacetime_en.config import (
 )
 from spacetime_en.errors import InputError
 from spacetime_en.runs import CONFIG
-from spacetime_en.training.settings import PAPER, TrainingSettings
+from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Chosen:
             chosen.append(("model", kinds["model"], kinds["model"](**self.model)))
         if self.task:
             chosen.append(task_field(kinds["task"], self.task_settings))
-        training = TrainingSettings(**(PAPER.get(preset, {}) | dict(self.training)))
+        training = TrainingSettings(**(PRESET_SETTINGS.get(preset, {}) | dict(self.training)))
         # Without a prefix: --lr, --epochs.
         chosen.append(("training", Annotated[TrainingSettings, tyro.conf.arg(name="")], training))
         return chosen

@@ -109,6 +109,18 @@ PAPER: dict[str, dict[str, Any]] = {
     "linear": {"lr": 2.73e-5, "batch_size": 100, "weight_decay": 1e-6},
 }
 
+# Of all presets that have settings of their own: the paper's, and ours for models of ours.
+PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
+    "set-flow": {
+        "lr": 1e-3,
+        "batch_size": 250,
+        "ema": 0.99,
+        "schedule": "cosine",
+        "warmup": 0.03,
+        "skip": 5,  # single batches still blow up while the law is young
+    },
+}
+
 
 def seconds(text: str) -> float:
     """``"90s"``, ``"10m"``, ``"1h30m"``, ``"2d"`` or ``"hh:mm:ss"`` in seconds."""
