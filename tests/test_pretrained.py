@@ -258,7 +258,9 @@ def test_evaluating_a_shipped_model_writes_nothing_into_the_package(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     before = sorted(SHELF.rglob("*"))
     sizes = ["--task.counts", "8", "4", "4", "--task.horizon", "100"]
-    main(["evaluate", "pretrained:charged", "--task", "charged", *sizes, "--json"])
+    command = ["spacetime", "evaluate", "pretrained:charged", *sizes, "--json"]
+    monkeypatch.setattr(sys, "argv", command)
+    main()
     report = json.loads(capsys.readouterr().out)
     assert report["position_mse"]["mean"] < 0.1 * report["straight_line"]["mean"]
     assert sorted(SHELF.rglob("*")) == before

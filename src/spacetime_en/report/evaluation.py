@@ -28,7 +28,10 @@ def show(report: dict[str, Any], console: Console) -> None:
     }
     for name, row in rows.items():
         cells = [row[what][c] for what in ("position_mse", "velocity_mse") for c in COLUMNS]
-        table.add_row(name.replace("_", " "), *(f"{cell:.4g}" for cell in cells))
+        table.add_row(
+            name.replace("_", " "),
+            *(f"{cell:.4g}" if cell >= 1e-4 else f"{cell:.1e}" for cell in cells),
+        )
     console.print(table)
     found = ", ".join(f"{k} {v:.1e}" for k, v in report["equivariance_error"].items())
     console.print(f"equivariance error: {found}")

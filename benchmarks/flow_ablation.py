@@ -1,0 +1,87 @@
+"""What each idea of set-flow is worth on egnn-nbody: python benchmarks/flow_ablation.py.
+
+Every row is the same training with one idea taken away; seed 0, the same budget of processor time.
+Prints the test error (position MSE: mean, median, 90th percentile) of the weights that were best in
+validation.
+"""
+
+import argparse
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from spacetime_en import build_model
+from spacetime_en.data.tasks import load_task
+from spacetime_en.errors import InputError
+from spacetime_en.evaluation import run
+from spacetime_en.nn import flow
+from spacetime_en.nn.force import PairForce
+from spacetime_en.training import TrainingSettings, fit
+from spacetime_en.training.settings import PRESET_SETTINGS
+
+# By name: constants of nn/flow.py, and settings of the model.
+ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "set-flow": ({}, {}),
+    "no softening": ({"SOFT": (1e-3, 1e-3)}, {}),
+    "no smooth start": ({"SMOOTH": 0.0}, {}),
+    "squared errors": ({"OUTLIER": (1e6, 1e6)}, {}),
+    "gradients unbounded": ({"STEEPEST": math.inf}, {}),
+    "50 equal steps": ({}, {"steps": 50, "share": None}),
+    "force of r, not of log r": ({"PairForce": None}, {}),
+}
+
+
+class PlainForce(PairForce):
+    """A force that is the network's own output, of r."""
+
+    def strength(self, r: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.phi(torch.cat([r, s], dim=-1))
+        return found
+
+
+@contextmanager
+def changed(constants: dict[str, Any]) -> Iterator[None]:
+    """The module with other constants for a while."""
+    before = {name: getattr(flow, name) for name in constants}
+    for name, value in constants.items():
+        setattr(flow, name, PlainForce if name == "PairForce" else value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(flow, name, value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--max-time", default="2m", help="of each row")
+    parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    task = load_task("egnn-nbody")
+    settings = TrainingSettings(
+        **PRESET_SETTINGS["set-flow"],
+        alpha=0.0,
+        max_time=given.max_time,
+        clock="cpu",
+        validate_every=240,
+    )
+    for name in given.rows:
+        constants, model_settings = ROWS[name]
+        with changed(constants):
+            torch.manual_seed(0)
+            model = build_model("set-flow", **model_settings)
+            try:
+                fit(model, task, settings, display=False)
+            except InputError as error:
+                print(f"{name:26} failed: {error}", flush=True)
+                continue
+            found = run(model, task.test, 500)[0].summary()["position_mse"]
+        print(f"{name:26}", *(f"{key} {value:.2e}" for key, value in found.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
