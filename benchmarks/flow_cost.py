@@ -1,4 +1,4 @@
-"""What a training step of set-flow costs beside one of EGNN, N = 5: python benchmarks/flow_cost.py.
+"""What a training step of set-flow costs beside one of EGNN, N = 5: python -m benchmarks.flow_cost.
 
 Both sides take turns on the same batches. The stages of the curriculum differ: equal steps and the
 window alone at first, then steps as the data need them, to the target.

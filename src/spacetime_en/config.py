@@ -32,7 +32,7 @@ from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 
 # Arguments of models that the training windows tell, unless they are given.
 FROM_DATA = (
-    *("features", "edge_features", "dims", "nodes", "frames", "parents", "up"),
+    *("features", "node_features", "edge_features", "dims", "nodes", "frames", "parents", "up"),
     *("length_scale", "time_scale"),
 )
 Section = Literal["model", "task", "training"]

@@ -366,6 +366,10 @@ class SpacetimeGraph(TensorFields):
             return torch.full((B,), L - 1, device=self.x.device)
         return L - 1 - self.frame_mask.flip(1).int().argmax(1)
 
+    def unwrapped(self) -> SpacetimeGraph:
+        """The same with positions as continuous paths, see :meth:`unwrapped_x`."""
+        return self if self.box is None else self._replace(x=self.unwrapped_x())
+
     def frame(self, index: Tensor) -> SpacetimeGraph:
         """One frame of each graph, (B,) numbers, as graphs of one frame with the same horizon."""
         kept: dict[str, Tensor] = {}

@@ -102,7 +102,9 @@ class Run:
         return [
             f"the model was trained for {what} {ours[key]:g}, this task has {theirs[key]:g}."
             for key, what in words.items()
-            if None not in (ours[key], theirs[key]) and not math.isclose(ours[key], theirs[key])
+            if None not in (ours[key], theirs[key])
+            and not math.isclose(ours[key], theirs[key])
+            and not (key == "horizon_time" and find_preset(self.config.preset).model.reads_horizon)
         ]
 
     def seen_in_training(self, task: Task, split: str) -> list[str]:

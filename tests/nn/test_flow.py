@@ -7,7 +7,7 @@ from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
 from spacetime_en.geometry import norm
 from spacetime_en.nn.flow import SMOOTH, SOFT
 from spacetime_en.nn.force import PairForce, Pairs, shortest_time
-from spacetime_en.nn.leapfrog import Pace, leapfrog
+from spacetime_en.nn.leapfrog import Pace, _Bound, leapfrog
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from tests.helpers import liven, masked, particles, random_neighbours
 
@@ -160,6 +160,56 @@ def test_systems_do_not_disturb_each_other():
         torch.testing.assert_close(together[[b]].v, alone.v, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["lists", "masked", "box"])
+def test_nor_do_they_with_lists_masks_and_boxes(kind):
+    own = torch.stack([random_neighbours(4, 2, seed=s) for s in range(12)])
+    graph = {
+        "lists": lambda: particles(L=1, B=12, neighbours=own),
+        "masked": lambda: particles(L=1, B=12, node_mask=torch.arange(4) < own[:, :1, 0] + 2),
+        "box": lambda: particles(L=1, B=12, box=torch.rand(12, 3, 3) + 3 * torch.eye(3)),
+    }[kind]()
+    model = flow(law=False, share=0.3)
+    together = model(graph.replace(horizon=torch.linspace(0, 3, 12)))
+    for b in range(12):
+        alone = model(graph[[b]].replace(horizon=3 * b / 11))
+        torch.testing.assert_close(together[[b]].x, alone.x, rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_of_chaotic_systems_are_bounded():
+    x = torch.zeros(2, 3, 2, dtype=torch.float64, requires_grad=True)
+    v = torch.zeros_like(x, requires_grad=True)
+    same, _ = _Bound.apply(x, v, 0.5)
+    weight = torch.tensor([1e-3, 1e3], dtype=torch.float64)
+    (same.sum((1, 2)) * weight).sum().backward()
+    assert x.grad[0].norm().item() == pytest.approx(1e-3 * 6**0.5)  # small ones stay
+    assert x.grad[1].norm().item() == pytest.approx(0.5)
+    graph = particles(L=1, horizon=4.0)
+    model, steepest = flow(law=False), []
+    for bound in (None, 1e-3):
+        model.zero_grad()
+        model._trajectory(graph, graph.horizon[:, None], bound)[0].x.square().sum().backward()
+        steepest.append(max(p.grad.abs().max().item() for p in model.parameters()))
+    assert steepest[1] < 0.1 * steepest[0]
+
+
+def test_steps_are_coarser_in_training():
+    graph, counts = particles(L=1, horizon=4.0), []
+    model = flow()
+    model.force.register_forward_hook(lambda *_: counts.append(1))
+    model.train()(graph)
+    training = len(counts)
+    model.eval()(graph)
+    assert len(counts) - training > 1.5 * training
+
+
+def test_a_leg_takes_its_part_of_the_least_steps():
+    graph, counts = far_apart(L=1, horizon=1.0), []
+    model = flow(share=None, steps=100)
+    model.force.register_forward_hook(lambda *_: counts.append(1))
+    model.at(graph, [0.25, 0.5, 1.0])
+    assert len(counts) == 100 + 3  # and one at the start of each leg
+
+
 def test_smaller_steps_in_a_close_encounter():
     x = torch.tensor([[[-1.0, 0.1], [1.0, -0.1]]], dtype=torch.float64)
     v = torch.tensor([[[1.0, 0], [-1.0, 0]]], dtype=torch.float64)
@@ -194,8 +244,18 @@ def test_forecasts_at_many_times_continue_each_other():
     torch.testing.assert_close(own[0].x[0], several[0].x[0])
     torch.testing.assert_close(own[1].x[1], several[2].x[1], rtol=0, atol=1e-4)
     torch.testing.assert_close(own[1].x[2], own[0].x[2])
-    with pytest.raises(InputError, match=r"times: expected times after the last frame, in incr"):
-        model.at(graph, [1.0, 0.5])
+    for times, what in (
+        ([1.0, 0.5], "expected times after the last frame, in increasing order"),
+        ([-1.0, 0.5], "expected times after the last frame"),
+        ([math.nan], "expected times after the last frame"),
+        ([], r"expected shape \(T,\) or \(B, T\) with B = 3, found \(0,\)"),
+        (1.0, r"with B = 3, found \(\)"),
+        (torch.ones(2, 4), r"with B = 3, found \(2, 4\)"),
+    ):
+        with pytest.raises(InputError, match=f"times: .*{what}"):
+            model.at(graph, times)
+    with pytest.raises(InputError, match=r"graph: its dtype is torch.float32, the model's is"):
+        model.at(graph.to(torch.float32), [1.0])
 
 
 def test_only_the_last_observed_frame_is_read():
@@ -205,6 +265,49 @@ def test_only_the_last_observed_frame_is_read():
     other.x[0, :-1] = 7.0
     other.x[2, :-2] = 7.0
     torch.testing.assert_close(model(graph).x, model(other).x)
+
+
+def test_what_is_behind_masks_does_not_reach_the_loss():
+    graph = masked().replace(x=torch.rand(3, 5, 5, 3), v=torch.rand(3, 5, 5, 3), frame_mask=None)
+    graph = graph.to(torch.float64)
+    missing = ~graph.node_mask[:, None, :, None]
+    graph = graph.replace(
+        x=graph.x.masked_fill(missing, torch.nan), v=graph.v.masked_fill(missing, torch.nan)
+    )
+    model = flow()
+    target = model(graph)
+    for used in (0.0, 1.0):
+        model.anneal(used)
+        assert model.losses(graph, target, 1.0).isfinite().all()
+
+
+def test_paths_in_a_box_go_on_where_they_are():
+    graph = particles(box=[3.0] * 3, horizon=0.5)
+    whole = graph.unwrapped_x()
+    wrapped = graph.replace(x=whole - 3 * (whole / 3).floor())
+    egnn = liven(build_model("egnn", hidden=8)).double()
+    cells = egnn(wrapped).x - egnn(graph).x
+    torch.testing.assert_close(flow()(wrapped).x - flow()(graph).x, cells)
+
+
+def test_nothing_to_explain_is_no_error():
+    graph = particles(L=1)
+    still = graph.replace(v=torch.zeros_like(graph.v))
+    model = flow(law=False)
+    for used in (0.0, 0.5, 1.0):
+        model.anneal(used)
+        at_rest = Forecast(still.x[:, 0], still.v[:, 0])
+        assert model.losses(still, at_rest, 1.0).isfinite().all()
+
+
+def test_nobody_acts_on_anybody():
+    graph = particles(L=1)
+    nobody = torch.empty(4, 0, dtype=torch.long)
+    graph = SpacetimeGraph(
+        graph.x, graph.v, neighbours=nobody, edge_attr=torch.empty(4, 0, 1), horizon=2.0
+    )
+    line = build_model("straight-line")(graph)
+    torch.testing.assert_close(flow()(graph).x, line.x)
 
 
 def test_masses_are_features_of_a_node():

@@ -15,7 +15,7 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
 
-from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
+from spacetime_en import Forecast, InputError, SpacetimeGraph, StraightLine, build_model
 from spacetime_en.data import Trajectories, load_task
 from spacetime_en.data.tasks import Task
 from spacetime_en.training import (
@@ -452,3 +452,39 @@ def test_logs_are_on_disk_after_every_validation(tiny_task, tmp_path):
 
     fit(small(tiny_task), tiny_task, SETTINGS, loggers=[logger], callbacks=[Look()], display=False)
     assert lines == [2, 3, 4]  # a header, and one line a validation
+
+
+class Staged(StraightLine):
+    """Forecasts that get worse when the training comes to its second half."""
+
+    def __init__(self, far: float = 3.0) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.late = True
+
+    def anneal(self, used):
+        self.late = used >= 0.5
+        return self.late
+
+    def forecast(self, graph, return_attention):
+        line, maps = super().forecast(graph, return_attention)
+        shift = self.weight + self.late * self.settings["far"]
+        return Forecast(line.x + shift, line.v), maps
+
+
+def test_what_is_forecast_as_in_the_end_beats_what_is_not(tiny_task):
+    model = Staged()
+    progress = fit(model, tiny_task, steps=8, validate_every=2, lr=1e-6, display=False)
+    assert progress.best_is_final
+    assert progress.best_step > 4
+    assert progress.best > 8  # the early ones were better, and do not count
+    assert model.late
+
+
+class Likelihood(Staged):
+    def losses(self, graph, target, alpha):
+        return super().losses(graph, target, alpha) - 100
+
+
+def test_a_loss_of_the_models_own_may_be_negative(tiny_task):
+    assert fit(Likelihood(), tiny_task, steps=3, display=False).step == 3

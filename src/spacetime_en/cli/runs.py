@@ -149,7 +149,8 @@ class Export:
         run = Run.open(self.run)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
         example, _ = run.config.load_task().train[:2]
-        print(export(run.model(), example, self.out or self.run / f"model.{ending}", self.format))
+        folder = Path() if run.is_shipped else self.run
+        print(export(run.model(), example, self.out or folder / f"model.{ending}", self.format))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ of nodes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.baselines import StraightLine
+from spacetime_en.nn.baselines import LastFrame, StraightLine
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.force import PairForce, Pairs
 from spacetime_en.nn.forecaster import (
@@ -29,6 +30,7 @@ from spacetime_en.nn.forecaster import (
 from spacetime_en.nn.leapfrog import Pace, leapfrog
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from spacetime_en.nn.state import State, Units
+from spacetime_en.tensors import as_tensor
 
 # The curriculum. Chaos hides the law of force at first: equal steps and softened forces make
 # motions smooth, until the law is roughly known; then both go, and outliers are mistrusted.
@@ -54,6 +56,8 @@ class Flow(Forecaster):
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
     """
+
+    reads_horizon = True
 
     def __init__(
         self,
@@ -90,8 +94,15 @@ class Flow(Forecaster):
             times: after the last frame, increasing, (T,) or (B, T).
         Returns: a forecast for each time.
         """
-        moments = torch.as_tensor(times).to(graph.x).expand(len(graph), -1)
-        if (moments.diff(prepend=torch.zeros_like(moments[:, :1])) < 0).any():
+        self.check(graph)
+        moments = as_tensor("times", times).to(graph.x)
+        B = len(graph)
+        if 0 in moments.shape or moments.ndim == 0 or moments.shape[:-1] not in ((), (B,)):
+            raise InputError(
+                f"times: expected shape (T,) or (B, T) with B = {B}, found {tuple(moments.shape)}."
+            )
+        moments = moments.expand(B, -1)
+        if not (moments.diff(prepend=torch.zeros_like(moments[:, :1])) >= 0).all():
             raise InputError("times: expected times after the last frame, in increasing order.")
         return self._trajectory(graph, moments)
 
@@ -99,29 +110,33 @@ class Flow(Forecaster):
         self, graph: SpacetimeGraph, times: Tensor, bound: float | None = None
     ) -> list[Forecast]:
         """Forecasts at `times`, (B, T); `bound` that of :func:`leapfrog`."""
-        latest = graph.frame(graph.last_frame)
+        latest = graph.unwrapped().frame(graph.last_frame)
         units = self.units(latest)
         state = units.enter(latest)
         pairs = self._pairs(latest, units, state)
         x, v = state.x[:, 0], state.v[:, 0]
-        before, forecasts = torch.zeros_like(times[:, 0]), []
-        for time in times.unbind(1):
-            x, v = self._flow(pairs, x, v, (time - before) / units.time, bound)
+        legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
+        # The least number of steps is that of the whole way; with one leg, nothing to count.
+        parts = [1.0]
+        if legs.shape[1] > 1:
+            parts = (legs / times[:, -1:].clamp(min=1e-30)).amax(0).tolist()
+        forecasts = []
+        for leg, part in zip(legs.unbind(1), parts, strict=True):
+            x, v = self._flow(pairs, x, v, leg / units.time, part, bound)
             forecasts.append(units.leave(graph, x, v))
-            before = time
         return forecasts
 
     def _pairs(self, latest: SpacetimeGraph, units: Units, state: State) -> Pairs:
         """The pairs of graphs of one frame, with the numbers that forces depend on."""
         c = self.settings
         wanted = c["node_features"]
-        if (latest.features is not None) != (wanted > 0):
-            have = "none" if latest.features is None else str(latest.feature_width)
+        have = 0 if latest.features is None else latest.feature_width
+        if have != wanted:
             raise InputError(
                 f"features: the model was built for {wanted or 'none'} per node, the graph has "
-                f"{have}; build it with like=graph."
+                f"{have or 'none'}; build it with node_features={have} or like=graph."
             )
-        check_widths(latest, wanted or 1, c["edge_features"])
+        check_widths(latest, latest.feature_width, c["edge_features"])
         neighbourhood = Neighbourhood.of(latest, units.cell(latest))
         s = state.a
         if wanted:
@@ -130,27 +145,33 @@ class Flow(Forecaster):
         return Pairs(neighbourhood, s)
 
     def _flow(
-        self, pairs: Pairs, x: Tensor, v: Tensor, duration: Tensor, bound: float | None
+        self, pairs: Pairs, x: Tensor, v: Tensor, duration: Tensor, part: float, bound: float | None
     ) -> tuple[Tensor, Tensor]:
-        """Where nodes are after `duration`, by the pace and the softening of the moment."""
+        """Where nodes are after `duration`, by the pace and the softening of the moment.
+
+        Args:
+            part: which part of the whole way that is.
+        """
         c = self.settings
         gone = min(1.0, self.trained / HARD)
         softening = SOFT[0] * (SOFT[1] / SOFT[0]) ** gone
         share = c["share"] if self.trained >= SMOOTH else None
         if share is not None and torch.compiler.is_exporting():
             raise InputError(
-                "share: steps that depend on the data cannot be exported; load the model with "
-                "share=None, and as many steps as it then needs."
+                "share: steps that depend on the data cannot be exported; in Python, "
+                "from_pretrained(..., share=None, steps=...) loads the model with equal ones."
             )
         if share is not None and self.training:
             share = 2 * share
-        pace = Pace(c["steps"], max(c["steps"], MOST[0] if self.training else MOST[1]), share)
+        least = max(1, math.ceil(part * c["steps"]))
+        pace = Pace(least, max(least, MOST[0] if self.training else MOST[1]), share)
         return leapfrog(self.force, pairs, x, v, duration, pace, softening, bound)
 
     # --- training -----------------------------------------------------------------------------
 
-    def anneal(self, used: float) -> None:
+    def anneal(self, used: float) -> bool:
         self.trained = used
+        return used >= HARD
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """How far the flow misses the target, and the last frame if it starts at the first one.
@@ -158,12 +179,13 @@ class Flow(Forecaster):
         Far targets alone say little of forces, because motions are chaotic; the window itself,
         if there are several frames in it, shows them directly.
         """
+        graph = graph.unwrapped()
         latest = graph.frame(graph.last_frame)
         aims = []
         if graph.x.shape[1] > 1 and graph.frame_mask is None:
             span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.horizon)
             first = graph.frame(torch.zeros_like(graph.last_frame)).replace(horizon=span)
-            aims.append((first, Forecast(latest.x[:, 0], latest.v[:, 0])))
+            aims.append((first, LastFrame()(latest)))
         if not aims or self.trained >= SMOOTH:
             aims.append((latest, target))
         return torch.stack([self._missed(start, aim, alpha) for start, aim in aims]).sum(0)
@@ -186,4 +208,4 @@ class Flow(Forecaster):
         """What the straight line misses in most graphs: what there is to explain."""
         line = StraightLine()(start)
         missed = self.distance(line, aim, start.node_mask, alpha).detach().median()
-        return missed.clamp(min=torch.finfo(missed.dtype).tiny)
+        return missed.clamp(min=1e-10)  # (in the model's units: nothing to explain)

@@ -84,7 +84,8 @@ def shortest_time(x: Tensor, v: Tensor, a: Tensor, pairs: Pairs) -> Tensor:
     )
     tiny = torch.finfo(x.dtype).tiny
     time = torch.minimum(x_ij / v_ij.clamp(min=tiny), (x_ij / a_ij.clamp(min=tiny)).sqrt())
-    return time.masked_fill(~pairs.neighbourhood.mask, torch.inf).amin((1, 2, 3))
+    time = time.masked_fill(~pairs.neighbourhood.mask, torch.inf).flatten(1)
+    return torch.cat([time, torch.full_like(x[:, :1, 0], torch.inf)], dim=1).amin(1)
 
 
 def _plainly(neighbourhood: Neighbourhood, t: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,7 @@ class Forecaster(Pretrained, nn.Module):
     those of its base classes as well.
     """
 
+    reads_horizon: ClassVar[bool] = False  # and may so be asked for any
     config: Mapping[str, Any] = MappingProxyType({})
     settings: Mapping[str, Any] = MappingProxyType({})
 
@@ -89,11 +90,15 @@ class Forecaster(Pretrained, nn.Module):
         Called once, before training. Most models want nothing.
         """
 
-    def anneal(self, used: float) -> None:
+    def anneal(self, used: float) -> bool:
         """Told before every step of a training which share of its budget is used, and 1 after it.
 
         For models that are trained in stages. Most are not.
+
+        Returns: whether forecasts are made as they will be in the end; until then, validation
+            errors do not compete with later ones.
         """
+        return True
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """What training makes small: Eq. 13 of each graph, (B,), unless a model knows better.
@@ -139,6 +144,12 @@ class Forecaster(Pretrained, nn.Module):
                 :class:`~spacetime_en.nn.etal.AttentionMaps` a block.
         Returns: the forecast, or (forecast, maps).
         """
+        self.check(graph)
+        forecast, attention = self.forecast(graph, return_attention)
+        return (forecast, attention) if return_attention else forecast
+
+    def check(self, graph: SpacetimeGraph) -> None:
+        """Refuse what is no graph, or one of another precision or device than the model."""
         if not isinstance(graph, SpacetimeGraph):
             raise InputError(
                 f"graph: expected a SpacetimeGraph, found {type(graph).__name__}; build one with "
@@ -153,8 +164,6 @@ class Forecaster(Pretrained, nn.Module):
                         f"graph: its {what} is {theirs}, the model's is {ours}; "
                         f"use graph.to({ours!r}) or model.to({theirs!r})."
                     )
-        forecast, attention = self.forecast(graph, return_attention)
-        return (forecast, attention) if return_attention else forecast
 
 
 Pairs = Iterable[tuple[SpacetimeGraph, Forecast]]

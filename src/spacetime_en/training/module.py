@@ -48,6 +48,8 @@ class Progress:
         time: seconds spent, by the clock of the settings.
         best: lowest mean position MSE on the validation windows so far.
         best_step: when that was.
+        best_is_final: whether it was made as forecasts will be in the end (see
+            ``Forecaster.anneal``).
         first_loss: the yardstick of divergence.
         skipped: steps that blew up and were left out.
         skipped_in_a_row: those of them since the last good one.
@@ -57,6 +59,7 @@ class Progress:
     time: float = 0.0
     best: float = float("inf")
     best_step: int = 0
+    best_is_final: bool = True
     first_loss: float | None = None
     skipped: int = 0
     skipped_in_a_row: int = 0
@@ -125,6 +128,7 @@ class ForecastModule(pl.LightningModule):
         self.last_loss = float("nan")
         self.validation: dict[str, float] = {}
         self._blown_up = False  # this step, which is then left out
+        self._final = True  # whether forecasts are made as they will be in the end
         self.improved = False  # whether the last validation was the best
         self.asked_to_stop = False  # this process, by a signal
         self.all_asked_to_stop = False  # any of the processes, as all know
@@ -148,18 +152,24 @@ class ForecastModule(pl.LightningModule):
         self.last_loss, any_asked = common.tolist()
         self.all_asked_to_stop = any_asked > 0
         if self.progress.first_loss is None:
-            still = self.model.distance(
-                LastFrame()(batch.graph), batch.target, batch.graph.node_mask, self.settings.alpha
-            )
-            still = still.sum() * batch.weight
-            still = self.trainer.strategy.reduce(still, reduce_op="mean")
-            # (The first batch may blow up itself: what "last frame" loses on it cannot.)
-            plain = type(self.model).losses is Forecaster.losses
-            self.progress.first_loss = float(still) * plain or self.last_loss
-        self._blown_up = not self.last_loss <= DIVERGED * self.progress.first_loss
+            self.progress.first_loss = self._yardstick(batch)
+        limit = DIVERGED * (self.progress.first_loss or math.inf)
+        self._blown_up = not (math.isfinite(self.last_loss) and self.last_loss <= limit)
         if self._blown_up and self.progress.skipped_in_a_row >= self.settings.skip:
             raise self._diverged(f"the loss is {self.last_loss:.3g}")
         return loss
+
+    def _yardstick(self, batch: Batch) -> float | None:
+        """What "last frame" loses on the first batch, which the model itself may blow up on.
+
+        None for a loss of the model's own, whose size means nothing to us, and if nothing moves.
+        """
+        if type(self.model).losses is not Forecaster.losses:
+            return None
+        mask, alpha = batch.graph.node_mask, self.settings.alpha
+        still = self.model.distance(LastFrame()(batch.graph), batch.target, mask, alpha)
+        common = self.trainer.strategy.reduce(still.sum() * batch.weight, reduce_op="mean")
+        return float(common) or abs(self.last_loss)
 
     # --- the optimiser --------------------------------------------------------------------------
 
@@ -185,8 +195,9 @@ class ForecastModule(pl.LightningModule):
         self._batch = batch
         # Dropout draws from here: the same numbers whether or not the run was ever interrupted.
         _seed(mixed(self.settings.seed, self.progress.step, self.global_rank), self.device)
-        for model in (self.model, *([] if self.averaged is None else [self.averaged.module])):
-            model.anneal(self.used)  # type: ignore[operator]
+        self._final = self.model.anneal(self.used)
+        if self.averaged is not None:
+            self.averaged.module.anneal(self.used)  # type: ignore[operator]
         optimiser = self.optimizers()
         assert isinstance(optimiser, torch.optim.Optimizer)
         for group in optimiser.param_groups:
@@ -269,8 +280,12 @@ class ForecastModule(pl.LightningModule):
             if not self.settings.skip or (self.used >= 1 and math.isinf(self.progress.best)):
                 raise self._diverged("then forecasts for validation windows are NaN or infinite")
             self.validation = dict.fromkeys(self.validation, math.inf)
-        self.improved = self.validation["position_mse"] < self.progress.best
+        # (What is not made as in the end yet never beats what is.)
+        error, best = self.validation["position_mse"], self.progress.best
+        provisional = math.isinf(best) or not self.progress.best_is_final
+        self.improved = math.isfinite(error) and (not self._final, error) < (provisional, best)
         if self.improved:
+            self.progress.best_is_final = self._final
             self.progress.best = self.validation["position_mse"]
             self.progress.best_step = self.progress.step
         self._log({f"val_{name}": value for name, value in self.validation.items()}, flush=True)
