@@ -194,7 +194,7 @@ class Flow(Forecaster):
         """The error of each graph relative to what the straight line misses, robustly, (B,).
 
         Single windows can be off by any amount. At first they count by the root of their error,
-        then less and less beyond a limit that falls.
+        then less and less beyond a limit that falls as far as the errors themselves do.
         """
         size = self._beyond_line(start, aim, alpha)
         late = max(0.0, (self.trained - SMOOTH) / (1 - SMOOTH))
@@ -202,7 +202,10 @@ class Flow(Forecaster):
         bound = STEEPEST / (limit * float(size)) ** 0.5 / len(start)
         (end,) = self._trajectory(start, start.horizon[:, None], bound)
         error = self.distance(end, aim, start.node_mask, alpha) / size
-        return error / (error + limit) if late else (error + 1e-5).sqrt()
+        if not late:
+            return (error + 1e-5).sqrt()
+        limit = error.detach().median().clamp(min=limit)  # half of the windows always count
+        return error / (error + limit)
 
     def _beyond_line(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
         """What the straight line misses in most graphs: what there is to explain."""
