@@ -370,9 +370,14 @@ class SpacetimeGraph(TensorFields):
         """The same with positions as continuous paths, see :meth:`unwrapped_x`."""
         return self if self.box is None else self._replace(x=self.unwrapped_x())
 
-    def frame(self, index: Tensor) -> SpacetimeGraph:
-        """One frame of each graph, (B,) numbers, as graphs of one frame with the same horizon."""
-        kept: dict[str, Tensor] = {}
+    def frame(self, index: Tensor, horizon: Tensor | None = None) -> SpacetimeGraph:
+        """One frame of each graph, (B,) numbers, as graphs of one frame.
+
+        Args:
+            index: (B,), which.
+            horizon: from that frame on, (B,); None: that of the graph.
+        """
+        kept = {"horizon": self.horizon if horizon is None else horizon}
         for name in ("x", "v", "features", "edge_attr", "neighbours", "times"):
             value = getattr(self, name)
             if value is not None and value.shape[1] > 1:

@@ -131,7 +131,7 @@ def _find(
 ) -> tuple[dict[str, Any], Path]:
     """The config and the path of the weights."""
     path = shipped(source)
-    path = path / "model" if str(source).startswith(SHIPPED) else path
+    path = path / "model" if path.parent == SHELF else path
     if isinstance(source, str) and not path.exists() and HUB_NAME.fullmatch(source):
         hub = require("huggingface_hub", "hub")
         try:

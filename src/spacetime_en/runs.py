@@ -88,6 +88,11 @@ class Run:
         """Whether the run came with the package: a model without checkpoints, not to write to."""
         return self.folder.parent == SHELF
 
+    @property
+    def outputs(self) -> Path:
+        """Where what is made of the run goes: its folder, or here if it came with the package."""
+        return Path() if self.is_shipped else self.folder
+
     def write(self) -> None:
         """Write the config and the facts."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -66,9 +66,7 @@ class Evaluate:
         found.report.update(run=str(self.run), preset=run.config.preset)
         found.report["warnings"] = run.unlike(task) + run.seen_in_training(task, self.split)
         name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
-        # (What comes with the package is not to be written to.)
-        folder = Path() if run.is_shipped else self.run
-        report, table = write(found, folder / "evaluation", name)
+        report, table = write(found, run.outputs / "evaluation", name)
         if self.json:
             print(json.dumps(found.report, indent=2))
         else:
@@ -149,8 +147,8 @@ class Export:
         run = Run.open(self.run)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
         example, _ = run.config.load_task().train[:2]
-        folder = Path() if run.is_shipped else self.run
-        print(export(run.model(), example, self.out or folder / f"model.{ending}", self.format))
+        out = self.out or run.outputs / f"model.{ending}"
+        print(export(run.model(), example, out, self.format))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -184,7 +184,7 @@ class Flow(Forecaster):
         aims = []
         if graph.x.shape[1] > 1 and graph.frame_mask is None:
             span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.horizon)
-            first = graph.frame(torch.zeros_like(graph.last_frame)).replace(horizon=span)
+            first = graph.frame(torch.zeros_like(graph.last_frame), span)
             aims.append((first, LastFrame()(latest)))
         if not aims or self.trained >= SMOOTH:
             aims.append((latest, target))

@@ -78,16 +78,11 @@ def shortest_time(x: Tensor, v: Tensor, a: Tensor, pairs: Pairs) -> Tensor:
 
     The least of r / |v_i - v_j| and sqrt(r / |a_i - a_j|) over the pairs of each graph.
     """
-    x_ij, v_ij, a_ij = (
-        norm(_plainly(pairs.neighbourhood, t) if moving else pairs.neighbourhood.differences(t))
-        for t, moving in ((x.unsqueeze(1), False), (v.unsqueeze(1), True), (a.unsqueeze(1), True))
-    )
+    edges = pairs.neighbourhood
+    x_ij = norm(edges.differences(x.unsqueeze(1)))  # (B, 1, N, K)
+    # (No periodic cell wraps velocities and accelerations.)
+    v_ij, a_ij = (norm(edges._replace(cell=None).differences(t.unsqueeze(1))) for t in (v, a))
     tiny = torch.finfo(x.dtype).tiny
     time = torch.minimum(x_ij / v_ij.clamp(min=tiny), (x_ij / a_ij.clamp(min=tiny)).sqrt())
-    time = time.masked_fill(~pairs.neighbourhood.mask, torch.inf).flatten(1)
+    time = time.masked_fill(~edges.mask, torch.inf).flatten(1)
     return torch.cat([time, torch.full_like(x[:, :1, 0], torch.inf)], dim=1).amin(1)
-
-
-def _plainly(neighbourhood: Neighbourhood, t: Tensor) -> Tensor:
-    """Differences of velocities or accelerations, which no periodic cell wraps."""
-    return neighbourhood._replace(cell=None).differences(t)

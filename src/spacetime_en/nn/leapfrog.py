@@ -49,74 +49,69 @@ def leapfrog(
         bound: the largest gradient that a system may hand back through a step, see :class:`_Bound`.
     Returns: x, v, each (B, N, n).
     """
-    a = force(x, pairs, softening)
-    if pace.share is None:
-        h = (duration / pace.least)[:, None, None]
-        for _ in range(pace.least):
-            x, v, a = _step(force, pairs, x, v, a, h, softening, bound)
+    motion = _Motion(force, softening, bound)
+    a = motion.acceleration(x, pairs)
+    if pace.share is not None:
+        x, v = motion.adaptively(pairs, x, v, a, duration, pace)
         return x, v
-    ends: tuple[Tensor, Tensor] = _adaptively(
-        force, pairs, x, v, a, duration, pace, softening, bound
-    )
-    return ends
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # which systems go on is known only from the numbers
-def _adaptively(
-    force: PairForce,
-    pairs: Pairs,
-    x: Tensor,
-    v: Tensor,
-    a: Tensor,
-    duration: Tensor,
-    pace: Pace,
-    softening: float,
-    bound: float | None,
-) -> tuple[Tensor, Tensor]:
-    """Steps of each system's own."""
-    assert pace.share is not None
-    left, rows = duration, torch.arange(len(x), device=x.device)
-    finished: list[tuple[Tensor, Tensor, Tensor]] = []
-    for _ in range(pace.most + 1):  # (one more, for what rounding leaves)
-        with torch.no_grad():
-            h = pace.share * shortest_time(x, v, a, pairs)
-            whole = duration[rows]
-            h = torch.minimum(h.clamp(whole / pace.most, whole / pace.least), left)
-        x, v, a = _step(force, pairs, x, v, a, h[:, None, None], softening, bound)
-        left = left - h
-        over = left <= 1e-6 * whole
-        count = int(over.sum())
-        if count == len(rows):
-            break
-        if count > TOGETHER * len(rows):
-            done, on = over.nonzero()[:, 0], (~over).nonzero()[:, 0]
-            finished.append((rows[done], x[done], v[done]))
-            rows, x, v, a, left = (t[on] for t in (rows, x, v, a, left))
-            pairs = pairs.select(on)
-    finished.append((rows, x, v))
-    order = torch.cat([rows for rows, _, _ in finished]).argsort()
-    ends = (torch.cat(parts) for parts in zip(*(end[1:] for end in finished), strict=True))
-    x, v = (end[order] for end in ends)
+    h = (duration / pace.least)[:, None, None]
+    for _ in range(pace.least):
+        x, v, a = motion.step(pairs, x, v, a, h)
     return x, v
 
 
-def _step(
-    force: PairForce,
-    pairs: Pairs,
-    x: Tensor,
-    v: Tensor,
-    a: Tensor,
-    h: Tensor,
-    softening: float,
-    bound: float | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """One step of length h, (B, 1, 1)."""
-    if bound is not None:
-        x, v = _Bound.apply(x, v, bound)  # type: ignore[no-untyped-call]
-    v = v + h / 2 * a
-    x = x + h * v
-    a = force(x, pairs, softening)
-    return x, v + h / 2 * a, a
+class _Motion(NamedTuple):
+    """What every step has in common; the arguments are those of :func:`leapfrog`."""
+
+    force: PairForce
+    softening: float
+    bound: float | None
+
+    def acceleration(self, x: Tensor, pairs: Pairs) -> Tensor:
+        """(B, N, n) -> (B, N, n)."""
+        a: Tensor = self.force(x, pairs, self.softening)
+        return a
+
+    def step(
+        self, pairs: Pairs, x: Tensor, v: Tensor, a: Tensor, h: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step of length h, (B, 1, 1); a is the acceleration at x, before and after."""
+        if self.bound is not None:
+            x, v = _Bound.apply(x, v, self.bound)  # type: ignore[no-untyped-call]
+        v = v + h / 2 * a
+        x = x + h * v
+        a = self.acceleration(x, pairs)
+        return x, v + h / 2 * a, a
+
+    # (Which systems go on is known only from the numbers.)
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def adaptively(
+        self, pairs: Pairs, x: Tensor, v: Tensor, a: Tensor, duration: Tensor, pace: Pace
+    ) -> tuple[Tensor, Tensor]:
+        """The end of steps of each system's own."""
+        assert pace.share is not None
+        left, rows = duration, torch.arange(len(x), device=x.device)
+        finished: list[tuple[Tensor, Tensor, Tensor]] = []
+        for _ in range(pace.most + 1):  # (one more, for what rounding leaves)
+            with torch.no_grad():
+                h = pace.share * shortest_time(x, v, a, pairs)
+                whole = duration[rows]
+                h = torch.minimum(h.clamp(whole / pace.most, whole / pace.least), left)
+            x, v, a = self.step(pairs, x, v, a, h[:, None, None])
+            left = left - h
+            over = left <= 1e-6 * whole
+            count = int(over.sum())
+            if count == len(rows):
+                break
+            if count > TOGETHER * len(rows):
+                done, on = over.nonzero()[:, 0], (~over).nonzero()[:, 0]
+                finished.append((rows[done], x[done], v[done]))
+                rows, x, v, a, left = (t[on] for t in (rows, x, v, a, left))
+                pairs = pairs.select(on)
+        finished.append((rows, x, v))
+        rows, x, v = (torch.cat(parts) for parts in zip(*finished, strict=True))
+        order = rows.argsort()
+        return x[order], v[order]
 
 
 class _Bound(torch.autograd.Function):
