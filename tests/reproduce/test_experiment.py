@@ -8,7 +8,7 @@ import pytest
 from spacetime_en.errors import InputError
 from spacetime_en.evaluation import BASELINES
 from spacetime_en.reproduce import experiment as module
-from spacetime_en.reproduce.experiment import best_rate, carry_out, checked_result, read_result
+from spacetime_en.reproduce.experiment import carry_out, checked_result, rates, read_result
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
 
 SCALE = dataclasses.replace(
@@ -71,7 +71,29 @@ def test_a_trial_that_diverges_is_not_chosen(carried_out, tmp_path):
     result = carried_out(experiment, scale)
     diverged = read_result(tmp_path, experiment.trials(scale)[0])
     assert diverged["training"]["diverged"]
-    assert result["rate"] == best_rate(experiment, scale, tmp_path) == 1e-3
+    assert [result["rate"]] == rates(experiment, scale, tmp_path) == [1e-3]
+
+
+def test_a_training_that_diverges_at_the_best_rate_begins_again_at_the_next(
+    carried_out, monkeypatch, tmp_path
+):
+    experiment = Experiment(Data(), "linear")
+    real = module.train
+
+    def wild(config, folder, **how):
+        if folder.name == experiment.name:  # the first try of the training itself
+            folder.mkdir(parents=True)
+            (folder / "diverged.json").write_text("{}")
+            raise InputError("training: the loss is nan.")
+        return real(config, folder, **how)
+
+    monkeypatch.setattr(module, "train", wild)
+    result = carried_out(experiment)
+    best, second = rates(experiment, SCALE, tmp_path)
+    assert result["training"]["diverged_at"] == [best]
+    assert result["rate"] == result["settings"]["training"]["lr"] == second
+    assert checked_result(tmp_path, experiment, SCALE) == result
+    assert (tmp_path / "runs" / f"{experiment.name}--then{second:g}" / "model").exists()
 
 
 def test_a_training_that_diverges_is_a_result_and_one_without_a_rate_is_not_tried(
@@ -81,7 +103,8 @@ def test_a_training_that_diverges_is_a_result_and_one_without_a_rate_is_not_trie
     scale = dataclasses.replace(SCALE, rates=(1e9,), search={"steps": 4}, budget=(wild, wild))
     experiment = Experiment(Data(), "linear", rate=1e9)
     result = carried_out(experiment, scale)
-    assert result["training"] == {"diverged": True}
+    assert result["training"] == {"diverged": True, "diverged_at": []}
+    assert checked_result(tmp_path, experiment, scale) == result
     assert "test" not in result
     with pytest.raises(InputError, match="diverged at every learning rate"):
         carried_out(Experiment(Data(), "linear"), scale)

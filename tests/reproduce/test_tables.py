@@ -111,6 +111,22 @@ def test_a_seed_that_diverged_is_counted_and_an_infinite_error_is_not_left_out(t
     assert row(table, "EGNN")["median"].text == "2"
 
 
+def test_a_training_that_began_again_is_told_and_all_rates_are_shown(tmp_path):
+    for seed in range(2):
+        write(tmp_path, Experiment(Data(), "set", seed), 4.0)
+    other = path_of(tmp_path, Experiment(Data(), "set", 1))
+    result = json.loads(other.read_text())
+    result["training"]["diverged_at"] = [1e-3]
+    result |= {
+        "rate": 3e-4,
+        "settings": _settings(Experiment(Data(), "set", 1).config(SCALE, 3e-4)),
+    }
+    other.write_text(json.dumps(result))
+    table = tables(tmp_path)["baselines"]
+    assert row(table, "SET")["learning rate"] == Cell(3e-4, "0.0003, 0.001")
+    assert "diverged, and began again at the next best rate: SET 1." in table.notes[1]
+
+
 def test_a_model_whose_every_training_diverged_still_has_its_row(tmp_path):
     write(tmp_path, Experiment(Data(20), "mlp"), 4.0)
     experiment = Experiment(Data(20), "set")

@@ -56,11 +56,11 @@ class Neighbourhood(NamedTuple):
         return h.reshape(-1, c).index_select(0, self.senders.flatten()).view(B, L, N, -1, c)
 
     def select(self, rows: Tensor) -> "Neighbourhood":
-        """The edges of some graphs of a batch of single frames."""
+        """The edges of some graphs of a batch of single frames; a graph may come several times."""
         mask, N = self.mask[rows], self.mask.shape[2]
-        frame = N * torch.arange(len(self.mask), device=rows.device).view(-1, 1, 1)
-        local = self.senders.view(-1, N, self.senders.shape[1]) - frame  # (B, N, K)
-        senders = (local[rows] + frame[: len(rows)]).flatten(0, 1)
+        local = self.senders.view(-1, N, self.senders.shape[1])[rows]  # (B', N, K)
+        moved = torch.arange(len(rows), device=rows.device) - rows
+        senders = (local + N * moved.view(-1, 1, 1)).flatten(0, 1)
         cell = None if self.cell is None else self.cell[rows]
         return Neighbourhood(mask, senders, self.complete, cell, self.normaliser[rows])
 

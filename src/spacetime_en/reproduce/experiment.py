@@ -7,7 +7,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,14 @@ def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result
     result = read_result(folder, experiment)
     if result is None:
         return None
+    diverged = result.get("training", {}).get("diverged_at", ())
     try:
-        rate = best_rate(experiment, scale, folder)
+        known = [rate for rate in rates(experiment, scale, folder) if rate not in diverged]
     except InputError:  # trials that are not there yet, or not any more
-        rate = result.get("rate")
-    ours = json.loads(json.dumps(_settings(experiment.config(scale, rate))))
-    if result.get("settings") != ours:
+        known = [result.get("rate")]
+    configs = [experiment.config(scale, rate) for rate in known[:1]]
+    ours = [json.loads(json.dumps(_settings(config))) for config in configs]
+    if [result.get("settings")] != ours:
         raise InputError(
             f"{path_of(folder, experiment)}: was made with other settings than scale "
             f"{scale.name!r} has now; choose another folder, or delete the file to make it again."
@@ -73,24 +75,24 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
         tell: called with the share that is done, and a word.
     """
     tell(0.0, "data")
-    rate = best_rate(experiment, scale, folder)
-    config = experiment.config(scale, rate)
+    known = rates(experiment, scale, folder)
+    config = experiment.config(scale, known[0])
     task = config.load_task()
     result: Result = {
         "name": experiment.name,
         "experiment": dataclasses.asdict(experiment),
-        "rate": config.training.lr if MODELS[experiment.model].trains else None,
-        "settings": _settings(config),
         "data": task.fingerprint,
         "environment": environment(),
     }
     if task.problems:
         result |= {"audit": "zero targets", "centroid_variance": centroid_variance(task.test)}
     if MODELS[experiment.model].trains:
-        model = _trained(config, folder / "runs" / experiment.name, result, tell)
+        model, config = _trained(experiment, scale, known, folder, result, tell)
     else:
         torch.manual_seed(experiment.seed)
         model = config.build_model(task)
+    result["rate"] = config.training.lr if MODELS[experiment.model].trains else None
+    result["settings"] = _settings(config)
     if not experiment.trial and model is not None:
         tell(1.0, "test")
         result |= _tested(model, task, config)
@@ -98,22 +100,22 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
     replace_whole(path, lambda path: path.write_text(f"{{\n{lines}\n}}\n"))
-    shutil.rmtree(folder / "runs" / experiment.name / "checkpoints", ignore_errors=True)
+    shutil.rmtree(_run_folder(folder, experiment, known, config) / "checkpoints", True)
     return result
 
 
-def best_rate(experiment: Experiment, scale: Scale, folder: Path) -> float | None:
-    """The learning rate whose trial had the lowest validation error; None: there were no trials."""
+def rates(experiment: Experiment, scale: Scale, folder: Path) -> list[float | None]:
+    """Learning rates, from the lowest validation error of their trials on; [None]: no trials."""
     trials = [read_result(folder, trial) for trial in experiment.trials(scale)]
     known = [trial for trial in trials if trial is not None]
     if len(known) < len(trials):
         raise InputError(f"{experiment.name}: its trials of learning rates are missing.")
     if not known:
-        return None
-    best = min(known, key=_validation_error)
-    if math.isinf(_validation_error(best)):
+        return [None]
+    found = [t for t in sorted(known, key=_validation_error) if _validation_error(t) < math.inf]
+    if not found:
         raise InputError(f"{experiment.name}: its training diverged at every learning rate tried.")
-    return float(best["rate"])
+    return [float(trial["rate"]) for trial in found]
 
 
 def _validation_error(trial: Result) -> float:
@@ -133,35 +135,62 @@ def _settings(config: Config) -> dict[str, Any]:
     }
 
 
-def _trained(config: Config, folder: Path, result: Result, tell: Tell) -> Forecaster | None:
-    """The trained model; None if its training diverged, which is a result too."""
-    try:
-        run = train(
-            config,
-            folder,
-            resume=True,
-            loggers=("csv",),
-            callbacks=[_Watched(tell)],
-            display=False,
-            tell=lambda text: None,
-        )
-    except InputError:
-        if not (folder / "diverged.json").exists():
-            raise
-        result["training"] = {"diverged": True}
-        return None
+def _run_folder(
+    folder: Path, experiment: Experiment, known: Sequence[float | None], config: Config
+) -> Path:
+    """Where an experiment is trained; at another rate than the best, apart from the first try."""
+    rate = config.training.lr
+    again = "" if known[0] in (None, rate) else f"--then{rate:g}"
+    return folder / "runs" / f"{experiment.name}{again}"
+
+
+def _trained(
+    experiment: Experiment,
+    scale: Scale,
+    known: Sequence[float | None],
+    folder: Path,
+    result: Result,
+    tell: Tell,
+) -> tuple[Forecaster | None, Config]:
+    """The model, trained at the best rate at which it does not diverge, and the settings.
+
+    None if it diverges at all of them, which is a result too.
+    """
+    diverged = []
+    for rate in known:
+        config = experiment.config(scale, rate)
+        place = _run_folder(folder, experiment, known, config)
+        try:
+            run = train(
+                config,
+                place,
+                resume=True,
+                loggers=("csv",),
+                callbacks=[_Watched(tell)],
+                display=False,
+                tell=lambda text: None,
+            )
+            break
+        except InputError:
+            if not (place / "diverged.json").exists():
+                raise
+            diverged.append(config.training.lr)
+    else:
+        result["training"] = {"diverged": True, "diverged_at": diverged[:-1]}
+        return None, config
     progress = run.load("last").progress
     result["training"] = {
         "diverged": False,
+        "diverged_at": diverged,
         "steps": progress.step,
         "skipped": progress.skipped,
         "samples": progress.step * config.training.batch_size,
         "seconds": progress.time,
         "val_mse": progress.best,
         "best_step": progress.best_step,
-        "curve": learning_curve(folder),
+        "curve": learning_curve(place),
     }
-    return run.model()
+    return run.model(), config
 
 
 class _Watched(Callback):

@@ -144,6 +144,12 @@ def _shown(show: Callable[[float], str]) -> Callable[[Sequence[float]], Cell]:
     return cell
 
 
+def _each(values: Sequence[float]) -> Cell:
+    """All that there are, the first of them to sort by."""
+    found = sorted(set(values))
+    return Cell(found[0], ", ".join(f"{value:g}" for value in found))
+
+
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
@@ -207,7 +213,7 @@ CLEAN_ERRORS = (
     _error("velocity MSE", "velocity_mse", "mean", "clean"),
 )
 COST = (
-    _cost("learning rate", lambda result: result["rate"], _shown("{:g}".format)),
+    _cost("learning rate", lambda result: result["rate"], _each),
     _cost("training", _training("seconds"), _shown(_minutes)),
     _cost("samples", _training("samples"), _shown("{:,.0f}".format)),
     _cost("equivariance error", _equivariance_error, _shown("{:.0e}".format)),
@@ -423,7 +429,16 @@ def _notes(results: Results, data: Data, models: Sequence[str]) -> list[str]:
     if not seen:
         return []
     passes = ", ".join(f"{label} {epochs}" for label, epochs in seen.items())
-    return [f"± is the standard deviation over seeds. Passes over the training data: {passes}."]
+    notes = [f"± is the standard deviation over seeds. Passes over the training data: {passes}."]
+    again = {}
+    for model in models:
+        trainings = [result.get("training", {}) for result in results.seeds(data, model)]
+        if lost := sum(len(training.get("diverged_at", ())) for training in trainings):
+            again[MODELS[model].label] = lost
+    if again:
+        counts = ", ".join(f"{label} {lost}" for label, lost in again.items())
+        notes.append(f"Trainings that diverged, and began again at the next best rate: {counts}.")
+    return notes
 
 
 def _mean_and_median(result: Result | None, who: str) -> Cell:
