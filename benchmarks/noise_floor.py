@@ -8,11 +8,13 @@ time by the true law, and prints
 - their spread, which must be the same number on average if the samples are right.
 
 The particles start from a distribution that is known here (and to nobody else): positions from a
-normal distribution, velocities of one speed. With accelerations held constant over the window,
-the states given the observations could be drawn exactly; weights correct for those that change.
+normal distribution, velocities of one speed. With accelerations held constant over the window, the
+states given the observations can be drawn exactly; in stages, weights, resampling and random moves
+turn them into samples for accelerations that change.
 """
 
 import argparse
+import itertools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,19 @@ from spacetime_en.data.tasks import load_task
 
 SYSTEM = SYSTEMS["charged"]
 SPEED = 0.5  # of every particle at the start
+STAGES = (
+    0.0,
+    0.01,
+    0.03,
+    0.06,
+    0.1,
+    0.2,
+    0.35,
+    0.55,
+    0.75,
+    1.0,
+)  # the weight of the true law in the likelihood
+MOVES = 4 * (0.6, 0.3, 0.15, 0.05)  # relative to what observations leave open
 Array = NDArray[np.float64]
 
 
@@ -82,28 +97,59 @@ class Observed:
         return found
 
 
+def moved(x: Array, v: Array, charge: Array, steps: NDArray[np.int64]) -> tuple[Array, Array]:
+    """The true motions of states x, v (S, W, N, n) at `steps`, (S, W, T, N, n) each."""
+    S, W, N, n = x.shape
+    flat = (t.reshape(-1, N, n) for t in (x, v))
+    ends = integrate(SYSTEM, *flat, {"charge": np.tile(charge, (S, 1))}, steps)
+    x, v = (end.reshape(S, W, len(steps), N, n) for end in ends)
+    return x, v
+
+
 def posterior(
     seen: Observed, steps: NDArray[np.int64], samples: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Positions at the last of `steps` that could be, (S, W, N, n), and their weights, (S, W)."""
+    """States at the first frame that could have been, x and v, (S, W, N, n) each.
+
+    Args:
+        steps: of the frames, (L,).
+    """
     a = np.zeros_like(seen.x[:, 0])
     for _ in range(2):
         a = accelerations(seen.draw(a, 64, rng)[0], seen.charge).mean(0)
-    x0, v0 = seen.draw(a, samples, rng)
-    flat = x0.reshape(-1, *x0.shape[2:]), v0.reshape(-1, *v0.shape[2:])
-    charge = np.tile(seen.charge, (samples, 1))
-    x, v = (
-        moved.reshape(*x0.shape[:2], len(steps), *x0.shape[2:])
-        for moved in integrate(SYSTEM, *flat, {"charge": charge}, steps)
-    )
     t = seen.t[:, None, None]
-    constant = (
-        x0[:, :, None] + t * v0[:, :, None] + t**2 / 2 * a[:, None],
-        v0[:, :, None] + t * a[:, None],
-    )
-    log_weight = seen.misfit(*constant) - seen.misfit(x[:, :, :-1], v[:, :, :-1])
-    weight = np.exp(log_weight - log_weight.max(0))
-    return x[:, :, -1], weight / weight.sum(0)
+    sigma2 = (seen.x.shape[2] / 5) ** (2 / 3)
+
+    def misfits(x: Array, v: Array) -> Array:
+        """With constant accelerations, and in truth, (2, S, W)."""
+        constant = x[:, :, None] + t * v[:, :, None] + t**2 / 2 * a[:, None]
+        both = seen.misfit(constant, v[:, :, None] + t * a[:, None])
+        return np.stack([both, seen.misfit(*moved(x, v, seen.charge, steps))])
+
+    x, v = seen.draw(a, samples, rng)
+    found = misfits(x, v)
+    width = (1 / (len(seen.t) / seen.noise + 1)) ** 0.5  # of what is left open
+    for before, share in itertools.pairwise(STAGES):
+        weight = (share - before) * (found[0] - found[1])
+        weight = np.exp(weight - weight.max(0))
+        edges = np.cumsum(weight / weight.sum(0), axis=0)  # (S, W)
+        marks = (np.arange(samples) + rng.random()) / samples
+        kept = np.stack([np.searchsorted(edges[:, w], marks) for w in range(x.shape[1])], axis=1)
+        kept = kept.clip(max=samples - 1)
+        x, v = (np.take_along_axis(s, kept[..., None, None], 0) for s in (x, v))
+        found = np.take_along_axis(found, kept[None], 1)
+        for size in MOVES:
+            x_new = x + size * width * rng.standard_normal(x.shape)
+            v_new = v + size * width * rng.standard_normal(v.shape)
+            v_new *= SPEED / np.linalg.norm(v_new, axis=-1, keepdims=True)
+            found_new = misfits(x_new, v_new)
+            gain = (1 - share) * (found - found_new)[0] + share * (found - found_new)[1]
+            gain += ((x**2 - x_new**2) / (2 * sigma2)).sum((2, 3))
+            accepted = np.log(rng.random(gain.shape)) < gain
+            x = np.where(accepted[..., None, None], x_new, x)
+            v = np.where(accepted[..., None, None], v_new, v)
+            found = np.where(accepted, found_new, found)
+    return x, v
 
 
 def floor(length: int, horizon: int, windows: int, samples: int) -> dict[str, float]:
@@ -120,19 +166,15 @@ def floor(length: int, horizon: int, windows: int, samples: int) -> dict[str, fl
         test.noise,
         np.asarray(test.trajectories.attributes["charge"])[runs],
     )
-    x, weight = posterior(seen, steps, samples, np.random.default_rng(0))
-    mean = np.einsum("sw,swnc->wnc", weight, x)
-    per_window = ((mean - target.x.double().numpy()) ** 2).mean((1, 2))
-    # Samples of weights w show 1 - sum w^2 of the spread, and their mean misses by sum w^2 of it.
-    shown = 1 - (weight**2).sum(0)
-    spread = np.einsum("sw,swnc->wnc", weight, (x - mean) ** 2).mean((1, 2)) / shown
-    own = spread * (1 - shown)
+    x, v = posterior(seen, steps[:-1], samples, np.random.default_rng(0))
+    ends = moved(x, v, seen.charge, steps[-1:])[0][:, :, 0]
+    spread = ends.var(0, ddof=1).mean((1, 2))
+    error = ((ends.mean(0) - target.x.double().numpy()) ** 2).mean((1, 2))
+    error -= spread / samples  # what more samples would take away
     return {
-        "error of the mean": float((per_window - own).mean()),
-        "+-": float(per_window.std() / len(per_window) ** 0.5),
+        "error of the mean": float(error.mean()),
+        "+-": float(error.std() / len(error) ** 0.5),
         "spread": float(spread.mean()),
-        "effective samples": float(np.median(1 / (weight**2).sum(0))),
-        "windows with fewer than 10": float((1 / (weight**2).sum(0) < 10).mean()),
     }
 
 

@@ -40,8 +40,8 @@ class ByComponent(PairForce):
     def strength(self, r: Tensor, s: Tensor) -> Tensor:
         return s / r.square()
 
-    def forward(self, x: Tensor, pairs: Pairs, softening: float) -> Tensor:
-        turned = super().forward(x, pairs, softening) @ self.axes.mT
+    def forward(self, x: Tensor, pairs: Pairs) -> Tensor:
+        turned = super().forward(x, pairs) @ self.axes.mT
         return turned.clamp(-CLIP, CLIP) @ self.axes
 
 
@@ -63,9 +63,9 @@ def forecasts(force: PairForce, windows: Windows, pace: Pace) -> Tensor:
         graph, _ = windows[first : first + 500]
         graph = graph.frame(graph.last_frame).to(torch.float64)
         assert graph.edge_attr is not None
-        pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
+        pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=1e-9)
         with torch.no_grad():
-            x, _ = leapfrog(force, pairs, graph.x[:, 0], graph.v[:, 0], graph.horizon, pace, 1e-9)
+            x, _ = leapfrog(force, pairs, graph.x[:, 0], graph.v[:, 0], graph.horizon, pace)
         found.append(x)
     return torch.cat(found)
 

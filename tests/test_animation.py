@@ -1,5 +1,6 @@
 """Films of forecasts: what is shown is what was forecast, and files are whole."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -80,7 +81,7 @@ def test_a_gif_has_every_frame_and_an_html_page_needs_nothing(kind, recording, t
     text = animate(scene, tmp_path / "a.html").read_text()
     (data,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)
     (shown,) = json.loads(data)["scenes"]
-    assert np.allclose(shown["x"], scene.x, atol=1e-4)
+    assert np.allclose(shown["x"], scene.x, atol=1e-4 * np.ptp(scene.x))
     assert set(re.findall(r"https?://[^\"'\s)]+", text)) == {"http://www.w3.org/2000/svg"}
     assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["a.gif", "a.html"]
 
@@ -127,3 +128,46 @@ def test_without_ffmpeg_it_is_said(tiny_task, tmp_path, monkeypatch):
 def test_windows_are_counted_from_zero(tiny_task):
     with pytest.raises(InputError, match="expected one of the 12 test windows"):
         make_scene(MODELS, tiny_task, 12, 5)
+
+
+def test_frames_are_at_most_as_many_as_asked_beside_the_observed_ones(tiny_task):
+    with pytest.raises(InputError, match="frames: expected a positive whole number, found 0"):
+        make_scene(MODELS, tiny_task, 0, 0)
+    x = np.random.default_rng(0).standard_normal((6, 60, 3, 3)).cumsum(1)
+    sizes = {"length": 3, "stride": 1, "horizon": 50, "counts": (2, 2, 2)}
+    task = Task.from_trajectories(Trajectories.from_arrays(x), **sizes)
+    assert len(make_scene(MODELS, task, 0, 5).steps) <= 3 + 1 + 5
+    four = np.concatenate([x, x[..., :1]], axis=-1)
+    four = Task.from_trajectories(Trajectories.from_arrays(four), **sizes)
+    with pytest.raises(InputError, match="up to three dimensions"):
+        make_scene(MODELS, four, 0, 5)
+
+
+@pytest.mark.parametrize("up", [[0.0, 1.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+def test_whatever_is_up_is_drawn_up(up):
+    x = np.random.default_rng(0).standard_normal((1, 60, 4, 3)).cumsum(1)
+    data = Trajectories.from_arrays(x, meta={"up": up})
+    scene = make_scene(MODELS, Task.from_trajectories(data, length=3, stride=1, horizon=1), 0, 60)
+    heights = scene.x[..., 2]
+    goals = x[0, scene.steps] @ np.array(up) / np.linalg.norm(up)
+    assert np.allclose(heights, goals)
+    spans = (np.linalg.norm(y[:, 0] - y[:, 1], axis=-1) for y in (scene.x, x[0, scene.steps]))
+    assert np.allclose(*spans)  # turned, not mirrored nor stretched
+
+
+def test_in_a_box_truth_and_forecast_are_the_same_image():
+    """Uniform motion: the straight line is exact, wherever nodes are stored."""
+    v = np.random.default_rng(0).standard_normal((5, 3))
+    path = 0.7 * np.arange(60)[:, None, None] * v
+    data = Trajectories.from_arrays(path[None] % 4.0, box=np.array([4.0] * 3))
+    task = Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    scene = make_scene({"line": StraightLine()}, task, 0, 60)
+    for step, x in scene.forecasts["line"].items():
+        assert np.allclose(x, scene.x[int(np.searchsorted(scene.steps, step))], atol=1e-4)
+
+
+def test_a_page_keeps_the_digits_of_small_units(recording, tmp_path):
+    scene = make_scene(MODELS, recording, 0, 30)
+    small = dataclasses.replace(scene, x=1e-6 * scene.x)
+    kept = np.array(small.to_json()["x"])
+    assert np.abs(kept - small.x).max() < 1e-4 * np.ptp(small.x)

@@ -43,6 +43,8 @@ def tiny(preset, nodes=4, **settings):
     sizes = {name: size for name, size in (TINY | {"frames": 3}).items() if name in known}
     if preset == "set-flow":
         settings |= {"share": None}  # steps that depend on data cannot be traced
+    if preset == "set-flow-ensemble":
+        settings |= {"members": 4, "steps": 4}
     if preset == "set-adjacency":
         sizes["blocks"] = 2  # what is attended to on edges reaches nodes in the next block
     return liven(build_model(preset, nodes=nodes, **sizes | settings)).eval()

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from spacetime_en import Forecast
-from spacetime_en.metrics import errors, mse, summary
+from spacetime_en import Forecast, InputError
+from spacetime_en.metrics import calibration, errors, mse, said_and_found, summary
 
 
 def test_mean_median_and_90th_percentile():
@@ -18,3 +18,24 @@ def test_missing_nodes_do_not_count():
     assert mse(forecast, target)[1] > 1000
     x, v = errors(Forecast(forecast, forecast), Forecast(target, 2 * target), mask)
     assert (x.tolist(), v.tolist()) == ([1.0, 1.0], [4.0, 4.0])
+
+
+def test_calibration_compares_what_is_said_with_what_is_found():
+    g = torch.Generator().manual_seed(0)
+    spread = torch.rand(400, 5, generator=g) + 0.1
+    x = spread[..., None] * torch.randn(400, 5, 3, generator=g)
+    v = torch.zeros_like(x)
+    truth = Forecast(torch.zeros_like(x), v)
+    right = calibration(*said_and_found(Forecast(x, v, spread), truth))
+    assert [row["found"] for row in right] == pytest.approx([row["said"] for row in right], rel=0.1)
+    assert [row["said"] for row in right] == sorted(row["said"] for row in right)
+    sure = calibration(*said_and_found(Forecast(x, v, spread / 2), truth))
+    assert sure[2]["found"] == pytest.approx(2 * sure[2]["said"], rel=0.1)
+    # Padding does not count, nor nodes of which nothing is said.
+    mask = torch.rand(400, 5, generator=g) < 0.5
+    said, found = said_and_found(Forecast(x, v, spread), truth, mask)
+    assert len(said) == len(found) == int(mask.sum())
+    said, _ = said_and_found(Forecast(x, v, spread.masked_fill(mask, torch.nan)), truth)
+    assert len(said) == int((~mask).sum())
+    with pytest.raises(InputError, match="has no spread"):
+        said_and_found(Forecast(x, v), truth)

@@ -16,7 +16,7 @@ from spacetime_en.data.simulation import simulate
 from spacetime_en.data.systems import SYSTEMS
 from spacetime_en.data.tasks import Task
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.data.windows import Windows
+from spacetime_en.data.windows import Windows, states_at
 from spacetime_en.errors import InputError
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.files import replace_whole
@@ -39,9 +39,13 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames
         models: by the name to show.
         task: whose test windows.
         window: the number of one.
-        frames: at most so many.
+        frames: at most so many, beside the observed ones.
     """
     windows = task.test
+    if frames < 1:
+        raise InputError(f"frames: expected a positive whole number, found {frames}.")
+    if windows.trajectories.x.shape[-1] > 3:
+        raise InputError("animate: shows up to three dimensions of space.")
     if not 0 <= window < len(windows):
         raise InputError(f"window: expected one of the {len(windows):,} test windows.")
     run = int(windows.places(np.array([window]))[0][0])
@@ -80,7 +84,7 @@ def _recording(
         }
         for name, model in models.items()
     }
-    x = _in_space(np.asarray(t.x[run])[goals[chosen]], t)
+    x = _in_space(_truths(windows, chosen), t)
     steps = t.steps[goals[chosen]]
     return Scene(
         title,
@@ -133,9 +137,20 @@ def _between(
             shard=(run, t.meta["num"]),
         )
         return steps, np.asarray(made.x[0], dtype=float)
-    inside = t.steps[(t.steps >= known[0]) & (t.steps <= known[-1])]
-    steps = np.unique(np.concatenate([known, inside]))
-    return steps, np.asarray(t.x[run])[np.searchsorted(t.steps, steps)]
+    inside = t.steps[(t.steps > known[-2]) & (t.steps < known[-1])]
+    steps = np.unique(np.concatenate([known, inside[:: -(-len(inside) // frames) or 1]]))
+    places = np.searchsorted(t.steps, steps)
+    return steps, states_at(t, np.array([run]), places[None])[0][0]
+
+
+def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
+    """What came true in some windows of one run, (b, N, n)."""
+    t = windows.trajectories
+    if t.box is not None:  # the images that the windows' paths lead to, as forecasts have them
+        target: Positions = windows[torch.from_numpy(which)][1].x.double().numpy()
+        return target
+    (run, *_), places = windows.places(which)
+    return np.asarray(t.x[run])[places[:, -1]]
 
 
 def _forecasts(model: Forecaster, windows: Windows, which: NDArray[np.int64]) -> Positions:
@@ -150,9 +165,15 @@ def _in_space(x: Any, t: Trajectories) -> Positions:
     flat: Positions = np.asarray(x, dtype=float)
     if flat.shape[-1] < 3:
         return np.concatenate([flat, np.zeros((*flat.shape[:-1], 3 - flat.shape[-1]))], axis=-1)
-    if t.meta.get("up") == [0.0, 1.0, 0.0]:
-        return np.stack([flat[..., 0], -flat[..., 2], flat[..., 1]], axis=-1)
-    return flat
+    if t.meta.get("up") is None:
+        return flat
+    z = np.asarray(t.meta["up"], dtype=float)
+    z = z / np.linalg.norm(z)
+    first = np.eye(3)[0 if abs(z[0]) < 0.9 else 1]
+    across = first - (first @ z) * z
+    across /= np.linalg.norm(across)
+    turned: Positions = flat @ np.stack([across, np.cross(z, across), z], axis=1)
+    return turned
 
 
 def _charge(t: Trajectories, run: int) -> Positions | None:

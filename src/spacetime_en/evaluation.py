@@ -17,7 +17,7 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.metrics import errors, summary
+from spacetime_en.metrics import calibration, errors, said_and_found, summary
 from spacetime_en.nn.baselines import LastFrame, LeastSquaresLine, Parabola, StraightLine
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.testing import equivariance_errors
@@ -37,10 +37,13 @@ class Errors:
 
     Args:
         position, velocity: the MSE of each window, (W,).
+        calibration: what the forecasts say of their errors beside what they are, see
+            :func:`~spacetime_en.metrics.calibration`; None: they say nothing.
     """
 
     position: torch.Tensor
     velocity: torch.Tensor
+    calibration: list[dict[str, float]] | None = None
 
     def summary(self) -> dict[str, dict[str, float]]:
         """Mean, median and 90th percentile of both."""
@@ -89,7 +92,8 @@ def evaluate(
     percentile over the windows; for each trivial forecast the same (its ``mean``, ``median`` and
     ``p90`` are those of the positions); the equivariance errors of the model; and, where the
     physics of the data are known, how much energy and momentum change from the last frame to the
-    forecast, beside how much they change in truth.
+    forecast, beside how much they change in truth. If the forecasts have a spread, ``calibration``
+    compares it with their errors.
 
     Args:
         model: any model; it is put into eval mode.
@@ -125,6 +129,7 @@ def evaluate(
     report["equivariance_error"] = equivariance_errors(
         model, sample, max_translation=reach
     )._asdict()
+    report["calibration"] = found.calibration
     report["drift"] = _drift(windows, forecast)
     runs, frames = windows.places()
     return Evaluation(report, by_name, runs, windows.trajectories.steps[frames[:, 0]])
@@ -137,16 +142,23 @@ def run(
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Errors, Forecast]:
     """The errors of a model on windows, and its forecasts, on the CPU in double precision."""
-    found = []
+    found, sayings = [], []
     for first in range(0, len(windows), batch_size):
         graph, target = windows[first : first + batch_size]
-        forecast = forecast_in_double(model, graph)
-        found.append((*errors(forecast, target.to(torch.float64), graph.node_mask), forecast))
+        forecast, target = forecast_in_double(model, graph), target.to(torch.float64)
+        found.append((*errors(forecast, target, graph.node_mask), forecast.x, forecast.v))
+        if forecast.spread is not None:
+            said, true = said_and_found(forecast, target, graph.node_mask)
+            observed = 0.0 if windows.targets == "clean" else windows.noise
+            sayings.append((said + observed, true))  # (of an observation, not of the node)
         if progress is not None:
             progress(len(graph))
-    position, velocity, forecasts = zip(*found, strict=True)
-    joined = Forecast(torch.cat([f.x for f in forecasts]), torch.cat([f.v for f in forecasts]))
-    return Errors(torch.cat(position), torch.cat(velocity)), joined
+    position, velocity, x, v = (torch.cat(parts) for parts in zip(*found, strict=True))
+    grouped = None
+    if sayings:
+        said, true = (torch.cat(parts) for parts in zip(*sayings, strict=True))
+        grouped = calibration(said, true)
+    return Errors(position, velocity, grouped), Forecast(x, v)
 
 
 def forecast_in_double(model: Forecaster, graph: SpacetimeGraph) -> Forecast:

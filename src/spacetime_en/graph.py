@@ -33,27 +33,30 @@ class Forecast(TensorFields):
         x: positions, (B, N, n). Zero for nodes that are only padding. In a periodic box they
             continue the path of the last frame, and may lie outside the cell.
         v: velocities, (B, N, n).
+        spread: how far off positions may be, by the model's own account: the standard deviation
+            of a coordinate, (B, N). None: the model does not say.
     """
 
     x: Tensor
     v: Tensor
+    spread: Tensor | None = None
 
     def rotate(self, q: Tensor) -> Forecast:
         """Act with Q in O(n), (n, n): x -> Qx, v -> Qv."""
         q = q.to(self.x)
-        return Forecast(self.x @ q.mT, self.v @ q.mT)
+        return Forecast(self.x @ q.mT, self.v @ q.mT, self.spread)
 
     def translate(self, b: Tensor) -> Forecast:
         """Act with a translation b, (n,): x -> x + b, v -> v."""
-        return Forecast(self.x + b.to(self.x), self.v)
+        return Forecast(self.x + b.to(self.x), self.v, self.spread)
 
     def permute(self, p: Tensor) -> Forecast:
         """Relabel the nodes, (N,): node i becomes the old node p[i]."""
-        return Forecast(self.x[:, p], self.v[:, p])
+        return self._map(lambda t: t[:, p])
 
     def __getitem__(self, index: slice | Tensor | Sequence[int]) -> Forecast:
         """The forecasts of the batch at `index`, again as a batch."""
-        return Forecast(self.x[index], self.v[index])
+        return self._map(lambda t: t[index])
 
 
 @register_pytree
@@ -164,8 +167,8 @@ class SpacetimeGraph(TensorFields):
         up = real("up", (n,), (B, n))
         if up is not None:
             length = geometry.norm(up).unsqueeze(-1)
-            if not (length > 0).all():
-                raise InputError("up: expected a direction, found the vector zero.")
+            if not ((length > 0) & length.isfinite()).all():
+                raise InputError("up: expected a direction, found zero, NaN or infinity.")
             up = (up / length).expand(B, n)
 
         # Times may be far from 0 (days, epochs): float32 would lose the steps between them.

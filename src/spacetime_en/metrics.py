@@ -3,6 +3,7 @@
 import numpy as np
 from torch import Tensor
 
+from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast
 
 
@@ -20,6 +21,40 @@ def errors(
 ) -> tuple[Tensor, Tensor]:
     """The position MSE and the velocity MSE of each graph, each (B,)."""
     return mse(forecast.x, target.x, node_mask), mse(forecast.v, target.v, node_mask)
+
+
+def said_and_found(
+    forecast: Forecast, target: Forecast, node_mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The mean squared error of each node, by the forecast's own account and in truth, (nodes,).
+
+    Nodes of which the forecast does not say, NaN, are left out.
+    """
+    if forecast.spread is None:
+        raise InputError("forecast: has no spread, it says nothing of its own errors.")
+    said, found = forecast.spread.square(), (forecast.x - target.x).square().mean(-1)
+    known = said.isfinite() if node_mask is None else said.isfinite() & node_mask
+    return said[known], found[known]
+
+
+def calibration(said: Tensor, found: Tensor, groups: int = 5) -> list[dict[str, float]]:
+    """What forecasts say of their errors beside what they are, from the surest to the least sure.
+
+    Nodes are sorted by what is said, and cut into groups of equal size. Whoever knows what he does
+    not know is as far off in each of them as he says.
+
+    Args:
+        said, found: mean squared errors of nodes, see :func:`said_and_found`.
+        groups: how many.
+    Returns: ``said`` and ``found`` of each group, as roots of the mean.
+    """
+    order = said.argsort()
+    parts = (t[order].tensor_split(groups) for t in (said, found))
+    return [
+        {"said": float(s.mean().sqrt()), "found": float(f.mean().sqrt())}
+        for s, f in zip(*parts, strict=True)
+        if len(s)
+    ]
 
 
 def summary(values: Tensor) -> dict[str, float]:

@@ -119,6 +119,7 @@ def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path):
     [
         ({"nodes": 3, "parents": [0, 0]}, "parents: expected 3 numbers of joints"),
         ({"nodes": 3, "parents": [0, 2, 1]}, "joint 1 does not hang on a root"),
+        ({"nodes": 3, "parents": [1, 1, 1]}, "parents: expected joint 0 as the root"),
         ({"nodes": 3, "frames": 1}, "frames: a body needs at least two"),
         ({"nodes": 3, "dropout": 1.5}, "dropout: expected a share"),
     ],
@@ -126,6 +127,26 @@ def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path):
 def test_what_is_no_body_is_refused(settings, sentence):
     with pytest.raises(InputError, match=sentence):
         Body(**settings)
+
+
+def test_graphs_that_are_no_skeletons_have_no_bones_and_boxes_are_refused():
+    bones = torch.zeros(6, 6)
+    for a, b in ((0, 1), (1, 2), (3, 4), (4, 5)):  # two people
+        bones[a, b] = bones[b, a] = 1
+    charges = torch.tensor([1.0, -1, 1, -1, -1, 1])
+    ring = torch.roll(torch.eye(6), 1, 0) + torch.roll(torch.eye(6), -1, 0)
+    for pairs in (bones, charges[:, None] * charges, ring):
+        assert parents_of(pairs) is None
+    with pytest.raises(InputError, match="box: bones connect joints that are near"):
+        lively(bodies())(bodies().replace(box=[40.0] * 3))
+    with pytest.raises(InputError, match="horizon: this model needs a time ahead"):
+        lively(bodies())(bodies().replace(horizon=0.0))
+
+
+def test_one_body_is_enough_to_be_calibrated_on():
+    model = build_model("body", like=bodies(), hidden=8, mirrored=False).double()
+    model.calibrate(bodies(B=1))
+    assert model(bodies()).x.isfinite().all()
 
 
 def test_a_graph_without_the_direction_is_refused():

@@ -40,8 +40,8 @@ def far_apart(**sizes):
 
 
 def accelerations(force, graph, softening=0.0):
-    pairs = Pairs(Neighbourhood.of(graph, graph.box), graph.edge_attr)
-    return force(graph.x[:, 0], pairs, softening)
+    pairs = Pairs(Neighbourhood.of(graph, graph.box), graph.edge_attr, softening)
+    return force(graph.x[:, 0], pairs)
 
 
 @pytest.mark.parametrize("kind", [{}, {"neighbours": random_neighbours(4, 2)}, {"box": [3.0] * 3}])
@@ -116,6 +116,12 @@ def test_the_shortest_time_is_that_of_the_pair_about_to_meet():
     assert shortest_time(x, v, rest, pairs).item() == pytest.approx(1 / 6)
     assert shortest_time(x, rest, 400 * v, pairs).item() == pytest.approx((1 / 2400) ** 0.5)
     assert shortest_time(x, rest, rest, pairs).item() > 1e9  # nothing moves
+    # As forces see them, nodes are never nearer than the softening: of all graphs, or of each.
+    soft = pairs._replace(softening=3.0)
+    assert shortest_time(x, v, rest, soft).item() == pytest.approx(10**0.5 / 6)
+    twice = pairs._replace(softening=torch.tensor([3.0])).select(torch.tensor([0, 0]))
+    both = shortest_time(*(t.repeat(2, 1, 1) for t in (x, v, rest)), twice)
+    assert both.tolist() == pytest.approx([10**0.5 / 6] * 2)
 
 
 @pytest.mark.parametrize("share", [None, 0.02])
@@ -136,11 +142,11 @@ def test_two_bodies_go_round_each_other(share):
 
 def test_leapfrog_is_reversible_and_of_second_order():
     graph = far_apart(L=1, B=4)
-    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
+    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=0.1)
     x, v, time = graph.x[:, 0], graph.v[:, 0], torch.ones(4, dtype=torch.float64)
 
     def end(steps, x=x, v=v):
-        return leapfrog(Law(), pairs, x, v, time, Pace(steps, steps, None), 0.1)
+        return leapfrog(Law(), pairs, x, v, time, Pace(steps, steps, None))
 
     there = end(10)
     back = end(10, there[0], -there[1])
@@ -223,10 +229,9 @@ def test_nan_ends():
     graph = particles(L=1, dtype=torch.float64)
     x = graph.x.clone()
     x[0, 0, 0, 0] = torch.nan
-    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
-    end, _ = leapfrog(
-        Law(), pairs, x[:, 0], graph.v[:, 0], torch.ones(3).double(), Pace(4, 20, 0.1), 0.1
-    )
+    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=0.1)
+    time = torch.ones(3).double()
+    end, _ = leapfrog(Law(), pairs, x[:, 0], graph.v[:, 0], time, Pace(4, 20, 0.1))
     assert end[0].isnan().any()
     assert end[1:].isfinite().all()
 

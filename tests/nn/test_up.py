@@ -89,14 +89,19 @@ def test_a_graph_without_a_direction_is_refused(preset):
 @pytest.mark.parametrize(
     ("up", "sentence"),
     [
-        ([0.0, 0.0, 0.0], "up: expected a direction, found the vector zero"),
+        ([0.0, 0.0, 0.0], "up: expected a direction, found zero"),
         ([0.0, 1.0], r"up: expected shape \(3,\) or \(3, 3\), found \(2,\)"),
-        ([0.0, float("nan"), 1.0], "up: expected"),
+        ([0.0, float("nan"), 1.0], "up: expected a direction, found zero, NaN"),
     ],
 )
 def test_what_is_no_direction_is_refused(up, sentence):
     with pytest.raises(InputError, match=sentence):
         particles(up=up)
+
+
+def test_heights_in_a_periodic_box_are_refused():
+    with pytest.raises(InputError, match="box: heights have no meaning in a periodic box"):
+        built("egnn")(particles(up=UP, box=[4.0] * 3))
 
 
 def test_it_has_length_one_in_every_graph_and_batches_agree_on_having_one():

@@ -1,8 +1,8 @@
 """The benchmarks on CMU motion capture: which trials, which frames, who is trained on what.
 
 The splits are those of the benchmarks (EGHN's for running, ESTAG's for walking and basketball);
-of the last two only the test windows are certain, the published division of the rest into training
-and validation is not known.
+of the last two only the test windows are known (basketball's for certain, walking's very
+probably), the published division of the rest into training and validation is not.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from spacetime_en.data.readers.mocap import FRAMES_PER_SECOND, MotionFiles, Skeleton, meta_of
+from spacetime_en.data.readers.mocap import (
+    FRAMES_PER_SECOND,
+    MotionFiles,
+    joint_attributes,
+    meta_of,
+)
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
-from spacetime_en.errors import InputError
+from spacetime_en.errors import InputError, no_such
 
 Motion = Literal["walk", "run", "basketball"]
 Protocol = Literal["ten-frames", "one-frame"]
@@ -42,10 +47,12 @@ def find_motions(folders: Sequence[Path]) -> Path:
         if folder.is_dir():
             if any(folder.rglob("*.[aA][mM][cC]")):
                 return folder
-            for archive in sorted(folder.glob("*.tar*")):
+            for archive in sorted([*folder.glob("*.tar*"), *folder.glob("*.tgz")]):
                 return archive
         elif folder.is_file():
             return folder
+    if given:
+        raise InputError(f"SPACETIME_EN_CMU: {given} holds no ASF/AMC files, nor a tar file.")
     raise InputError(
         "CMU motion capture: the data are not here; set SPACETIME_EN_CMU to a folder with the "
         f"ASF/AMC files of subjects 09, 35 and 102 (mocap.cs.cmu.edu), or put them into "
@@ -73,20 +80,12 @@ def load_motions(path: Path, motion: Motion) -> Trajectories:
     )
 
 
-def joint_attributes(skeleton: Skeleton, num: int) -> dict[str, Any]:
-    """Which joint a node is, as one number for each joint; which pairs a bone connects."""
-    joints = skeleton.joints
-    bones = np.zeros((len(joints), len(joints)))
-    for child, parent in skeleton.edges:
-        bones[child, parent] = bones[parent, child] = 1.0
-    own = {f"is_{name}": row for name, row in zip(joints, np.eye(len(joints)), strict=True)}
-    return own | {"bone": np.broadcast_to(bones, (num, *bones.shape))}
-
-
 def benchmark_windows(
     trajectories: Trajectories, motion: Motion, protocol: Protocol
 ) -> tuple[Windows, Windows, Windows]:
     """The windows of the benchmark: training, validation, test."""
+    if protocol not in PROTOCOLS:
+        raise no_such("protocol", protocol, PROTOCOLS)
     length, stride, horizon = PROTOCOLS[protocol]
     made = []
     for split in ("train", "val", "test"):

@@ -286,7 +286,7 @@ class _RunMotion(_Motion):
 
 @dataclass(frozen=True)
 class _SolarSystem:
-    """The Sun, the planets and the Moon from 1900 to 2036 (the extra ``solar``), split by time.
+    """The Sun, the planets and the Moon from 1900 to 2037 (the extra ``solar``), split by time.
 
     Args:
         length: number of frames L.

@@ -90,6 +90,8 @@ class Trajectories:
         names = [*self.attributes, self.measured_velocities]
         known = hashlib.sha256(repr((self.checksums, names)).encode())
         if not self.checksums:
+            if "up" in self.meta:
+                known.update(repr(self.meta["up"]).encode())
             own: list[Any] = [self.x, self.v, self.steps, self.times, *self.attributes.values()]
             own += [array for array in (self.box, self.lengths) if array is not None]
             for array in own:

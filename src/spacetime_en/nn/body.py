@@ -20,7 +20,9 @@ from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import (
     Forecaster,
     Symmetries,
+    check_ahead,
     check_frames,
+    check_no_box,
     check_nodes,
     check_share,
     check_sizes,
@@ -29,7 +31,7 @@ from spacetime_en.nn.state import Units
 
 ORDERS = 6  # differences over time: velocity, acceleration, jerk, ...
 FAMILY = 3  # of them for the bones before and after
-TINY = 1e-6
+TINY = 1e-6  # relative to the largest of a kind
 
 
 class Body(Forecaster):
@@ -38,7 +40,8 @@ class Body(Forecaster):
     Args:
         nodes: number N of joints.
         frames: number L of frames, evenly spaced.
-        parents: for every joint the one that its bone comes from; that of the root is itself.
+        parents: for every joint the one that its bone comes from; that of the root, joint 0, is
+            itself. None: there are no bones, every node moves by itself.
         hidden: width of the networks.
         context: principal components of the pose that all bones know.
         dropout: on invariants and hidden features.
@@ -156,7 +159,9 @@ class Body(Forecaster):
         _, path, ahead = self._paths(graph)
         place, changes = self._motion(path)
         own, directions = self._vectors(graph, path, place, changes)
-        size = own.square().mean((0, 3)).sqrt() + TINY
+        size = own.square().mean((0, 3)).sqrt()
+        size = size + TINY * size.amax(0)  # of the same vector of all bones
+        size = torch.where(size > 0, size, 1.0)
         ratio = (ahead.square().mean() / path.diff(dim=1)[:, -1].square().mean()).sqrt()
         order = min(2, self.orders)  # an acceleration, or with two frames the velocity
         theta = self._invariants(own / size.unsqueeze(-1))
@@ -164,15 +169,17 @@ class Body(Forecaster):
         mean = pose.mean(0)
         _, deviations, axes = torch.linalg.svd(pose - mean, full_matrices=False)
         kept = self.principal.shape[1]
-        deviations = deviations[:kept] / len(pose) ** 0.5 + TINY
+        deviations = deviations[:kept] / len(pose) ** 0.5
+        deviations = deviations + TINY * deviations[0]
         # Large components count for more than small ones, but not as much as they are larger.
-        principal = axes[:kept].mT / (deviations * deviations[0]).sqrt()
+        scale = (deviations * deviations[0]).sqrt()
+        principal = torch.where(scale > 0, axes[:kept].mT / scale, 0.0)
         principal = F.pad(principal, (0, kept - principal.shape[1]))
         measured = {
             "size": size,
             "reach": size[:, order] * ratio**order,
             "mean": theta.mean(0),
-            "spread": theta.std(0) + 1e-3,
+            "spread": theta.std(0, correction=0) + 1e-3,
             "pose": mean,
             "principal": principal,
         }
@@ -185,8 +192,10 @@ class Body(Forecaster):
         """Units, the paths of bones (and of the root), (B, L, N, n), and uniform motion's way."""
         check_nodes(graph, self.settings["nodes"])
         check_frames(graph, self.settings["frames"])
+        check_no_box(graph, "bones connect joints that are near")
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
         path = self.tree.bones(units.enter(graph).x)
+        check_ahead(graph)
         last = (graph.times[:, -1] - graph.times[:, -2]).to(path.dtype)
         ahead = (graph.horizon / last)[:, None, None] * (path[:, -1] - path[:, -2])
         return units, path, ahead
@@ -209,7 +218,7 @@ class Body(Forecaster):
             vectors += [t[:, relation] for t in (place, *few)]
         vectors += [t[:, :1].expand_as(t) for t in few]
         bones = path[:, -1, self.tree.at_root]
-        directions = bones / bones.norm(dim=-1, keepdim=True).clamp(min=TINY)
+        directions = bones / bones.norm(dim=-1, keepdim=True).clamp(min=1e-30)
         if self.settings["up"]:
             if graph.up is None:
                 raise InputError("up: this model was built for graphs with an up direction.")
@@ -240,6 +249,8 @@ class _Tree(nn.Module):
         self.parents = [int(p) for p in parents]
         if len(self.parents) != nodes or not all(0 <= p < nodes for p in self.parents):
             raise InputError(f"parents: expected {nodes} numbers of joints, found {parents}.")
+        if self.parents[0] != 0:
+            raise InputError("parents: expected joint 0 as the root, whose parent is itself.")
         self.first_child = [
             next((c for c, p in enumerate(self.parents) if p == i and c != i), i)
             for i in range(nodes)
@@ -298,9 +309,16 @@ class _Tree(nn.Module):
         return torch.einsum("ji,...ic->...jc", self.ways, bones)
 
 
-def parents_of(bones: Tensor) -> list[int]:
-    """The tree of a skeleton, from which pairs of joints have a bone, (N, N); its root is 0."""
+def parents_of(bones: Tensor) -> list[int] | None:
+    """The tree of a skeleton with its root at joint 0; None: there is no such tree.
+
+    Args:
+        bones: 1 for pairs of joints that a bone connects, 0 for others, (N, N).
+    """
     N = len(bones)
+    bones = bones * (1 - torch.eye(N).to(bones))
+    if not (((bones == 0) | (bones == 1)).all() and (bones == bones.mT).all()):
+        return None
     parents = list(range(N))
     known, border = {0}, [0]
     while border:
@@ -310,4 +328,4 @@ def parents_of(bones: Tensor) -> list[int]:
                 known.add(other)
                 parents[other] = here
                 border.append(other)
-    return parents
+    return parents if len(known) == N and int(bones.sum()) == 2 * (N - 1) else None

@@ -17,9 +17,11 @@ from spacetime_en.nn.forecaster import (
     Forecaster,
     Symmetries,
     check_frames,
+    check_no_box,
     check_no_padding,
     check_scales,
     check_sizes,
+    check_static,
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
@@ -67,7 +69,7 @@ class FourierFeatures(nn.Module):
 
 
 def _of_neighbours(h: Tensor, neighbourhood: Neighbourhood, frames: int) -> Tensor:
-    """h_j, (B, N, c) -> (B, N, K, c); the edges are those of the last frame."""
+    """h_j, (B, N, c) -> (B, N, K, c); the edges are those of all frames."""
     if neighbourhood.complete:
         return h.unsqueeze(1).expand(-1, h.shape[1], -1, -1)
     return neighbourhood.gather(h.unsqueeze(1).expand(-1, frames, -1, -1))[:, -1]
@@ -176,6 +178,8 @@ class ESTAG(Forecaster):
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         check_no_padding(graph, "ESTAG takes means over all nodes")
+        check_no_box(graph, "ESTAG looks at paths about the centroid")
+        check_static(graph, "ESTAG")
         check_frames(graph, c["frames"])
         units = self.units(graph)
         state = units.enter(graph)

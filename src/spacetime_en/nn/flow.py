@@ -84,7 +84,8 @@ class Flow(Forecaster):
     def forecast(
         self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
-        return self._trajectory(graph, graph.horizon[:, None])[0], ()
+        (forecast,) = self._trajectory(graph, graph.horizon[:, None])
+        return forecast, ()
 
     def at(self, graph: SpacetimeGraph, times: Tensor | Sequence[float]) -> list[Forecast]:
         """Forecasts at several times in one pass: whole trajectories.
@@ -113,20 +114,33 @@ class Flow(Forecaster):
         latest = graph.unwrapped().frame(graph.last_frame)
         units = self.units(latest)
         state = units.enter(latest)
-        pairs = self._pairs(latest, units, state)
-        x, v = state.x[:, 0], state.v[:, 0]
+        pairs = self._pairs(latest, units, state, self._softening())
+        ends = self._legs(pairs, state.x[:, 0], state.v[:, 0], times / units.time, bound)
+        return [units.leave(graph, x, v) for x, v in ends]
+
+    def _legs(
+        self, pairs: Pairs, x: Tensor, v: Tensor, times: Tensor, bound: float | None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Where nodes are at `times` after the start, (B, T): x and v for each of them."""
         legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
         # The least number of steps is that of the whole way; with one leg, nothing to count.
         parts = [1.0]
         if legs.shape[1] > 1:
             parts = (legs / times[:, -1:].clamp(min=1e-30)).amax(0).tolist()
-        forecasts = []
+        ends = []
         for leg, part in zip(legs.unbind(1), parts, strict=True):
-            x, v = self._flow(pairs, x, v, leg / units.time, part, bound)
-            forecasts.append(units.leave(graph, x, v))
-        return forecasts
+            x, v = self._flow(pairs, x, v, leg, part, bound)
+            ends.append((x, v))
+        return ends
 
-    def _pairs(self, latest: SpacetimeGraph, units: Units, state: State) -> Pairs:
+    def _softening(self) -> float:
+        """Of forces, at this point of the training."""
+        gone = min(1.0, self.trained / HARD)
+        return float(SOFT[0] * (SOFT[1] / SOFT[0]) ** gone)
+
+    def _pairs(
+        self, latest: SpacetimeGraph, units: Units, state: State, softening: float | Tensor
+    ) -> Pairs:
         """The pairs of graphs of one frame, with the numbers that forces depend on."""
         c = self.settings
         wanted = c["node_features"]
@@ -142,19 +156,17 @@ class Flow(Forecaster):
         if wanted:
             own = state.h.unsqueeze(3).expand(*s.shape[:4], -1)
             s = torch.cat([s, own, neighbourhood.gather(state.h)], dim=-1)
-        return Pairs(neighbourhood, s)
+        return Pairs(neighbourhood, s, softening)
 
     def _flow(
         self, pairs: Pairs, x: Tensor, v: Tensor, duration: Tensor, part: float, bound: float | None
     ) -> tuple[Tensor, Tensor]:
-        """Where nodes are after `duration`, by the pace and the softening of the moment.
+        """Where nodes are after `duration`, which is a part of the whole way."""
+        return leapfrog(self.force, pairs, x, v, duration, self._pace(part), bound)
 
-        Args:
-            part: which part of the whole way that is.
-        """
+    def _pace(self, part: float) -> Pace:
+        """How fine the steps are at this point of the training, over a part of the whole way."""
         c = self.settings
-        gone = min(1.0, self.trained / HARD)
-        softening = SOFT[0] * (SOFT[1] / SOFT[0]) ** gone
         share = c["share"] if self.trained >= SMOOTH else None
         if share is not None and torch.compiler.is_exporting():
             raise InputError(
@@ -164,8 +176,7 @@ class Flow(Forecaster):
         if share is not None and self.training:
             share = 2 * share
         least = max(1, math.ceil(part * c["steps"]))
-        pace = Pace(least, max(least, MOST[0] if self.training else MOST[1]), share)
-        return leapfrog(self.force, pairs, x, v, duration, pace, softening, bound)
+        return Pace(least, max(least, MOST[0] if self.training else MOST[1]), share)
 
     # --- training -----------------------------------------------------------------------------
 

@@ -25,14 +25,25 @@ class Pairs(NamedTuple):
     Args:
         neighbourhood: the edges of B graphs of one frame.
         s: numbers of the pair that do not change, (B, 1, N, K, c).
+        softening: a length below which forces are smoothed, for all graphs or for each, (B,).
     """
 
     neighbourhood: Neighbourhood
     s: Tensor
+    softening: float | Tensor = 0.0
 
     def select(self, rows: Tensor) -> Pairs:
-        """The pairs of some of the graphs."""
-        return Pairs(self.neighbourhood.select(rows), self.s[rows])
+        """The pairs of some of the graphs; a graph may come several times."""
+        soft = self.softening
+        soft = soft[rows] if isinstance(soft, Tensor) else soft
+        return Pairs(self.neighbourhood.select(rows), self.s[rows], soft)
+
+    def differences(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x_i - x_j and softened distances of nodes at x (B, N, n), (B, 1, N, K, n or 1)."""
+        x_ij = self.neighbourhood.differences(x.unsqueeze(1))
+        soft = self.softening
+        soft = soft.view(-1, 1, 1, 1, 1) if isinstance(soft, Tensor) else soft
+        return x_ij, (x_ij.square().sum(-1, keepdim=True) + soft**2).sqrt()
 
 
 class PairForce(nn.Module):
@@ -54,16 +65,9 @@ class PairForce(nn.Module):
         nn.init.zeros_(last.bias)
         self.phi = nn.Sequential(*mlp(1 + numbers, hidden, hidden), nn.SiLU(), last)
 
-    def forward(self, x: Tensor, pairs: Pairs, softening: float) -> Tensor:
-        """Accelerations.
-
-        Args:
-            x: (B, N, n).
-            softening: a length below which forces are smoothed.
-        Returns: (B, N, n).
-        """
-        x_ij = pairs.neighbourhood.differences(x.unsqueeze(1))  # (B, 1, N, K, n)
-        r = (x_ij.square().sum(-1, keepdim=True) + softening**2).sqrt()
+    def forward(self, x: Tensor, pairs: Pairs) -> Tensor:
+        """Accelerations, (B, N, n) -> (B, N, n)."""
+        x_ij, r = pairs.differences(x)
         pull = self.strength(r, pairs.s) / r * pairs.neighbourhood.mask.unsqueeze(-1)
         return torch.einsum("blnkc,blnkd->bnd", pull, x_ij)
 
@@ -76,13 +80,14 @@ class PairForce(nn.Module):
 def shortest_time(x: Tensor, v: Tensor, a: Tensor, pairs: Pairs) -> Tensor:
     """The shortest time in which two nodes could meet, by their speed or by their pull, (B,).
 
-    The least of r / |v_i - v_j| and sqrt(r / |a_i - a_j|) over the pairs of each graph.
+    The least of r / |v_i - v_j| and sqrt(r / |a_i - a_j|) over the pairs of each graph, with
+    distances r as forces see them.
     """
     edges = pairs.neighbourhood
-    x_ij = norm(edges.differences(x.unsqueeze(1)))  # (B, 1, N, K)
+    r = pairs.differences(x)[1].squeeze(-1)  # (B, 1, N, K)
     # (No periodic cell wraps velocities and accelerations.)
     v_ij, a_ij = (norm(edges._replace(cell=None).differences(t.unsqueeze(1))) for t in (v, a))
     tiny = torch.finfo(x.dtype).tiny
-    time = torch.minimum(x_ij / v_ij.clamp(min=tiny), (x_ij / a_ij.clamp(min=tiny)).sqrt())
+    time = torch.minimum(r / v_ij.clamp(min=tiny), (r / a_ij.clamp(min=tiny)).sqrt())
     time = time.masked_fill(~edges.mask, torch.inf).flatten(1)
     return torch.cat([time, torch.full_like(x[:, :1, 0], torch.inf)], dim=1).amin(1)

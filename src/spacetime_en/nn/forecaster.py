@@ -240,6 +240,18 @@ def check_no_padding(graph: SpacetimeGraph, why: str) -> None:
             )
 
 
+def check_ahead(graph: SpacetimeGraph) -> None:
+    """Refuse a horizon of 0, where velocities are the way over the time."""
+    if not torch.compiler.is_compiling() and (graph.horizon == 0).any():
+        raise InputError("horizon: this model needs a time ahead, found 0.")
+
+
+def check_no_box(graph: SpacetimeGraph, what: str) -> None:
+    """Refuse a periodic box where it matters in which image a node is stored."""
+    if graph.box is not None:
+        raise InputError(f"box: {what}, and a periodic box has no centre; leave the box out.")
+
+
 def check_complete(graph: SpacetimeGraph, what: str) -> None:
     """Refuse neighbour lists where only a complete graph makes sense."""
     if graph.neighbours is not None:

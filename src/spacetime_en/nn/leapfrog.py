@@ -37,7 +37,6 @@ def leapfrog(
     v: Tensor,
     duration: Tensor,
     pace: Pace,
-    softening: float,
     bound: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Positions and velocities after `duration`.
@@ -45,11 +44,10 @@ def leapfrog(
     Args:
         x, v: where the nodes start, (B, N, n).
         duration: (B,).
-        softening: see :class:`PairForce`.
         bound: the largest gradient that a system may hand back through a step, see :class:`_Bound`.
     Returns: x, v, each (B, N, n).
     """
-    motion = _Motion(force, softening, bound)
+    motion = _Motion(force, bound)
     a = motion.acceleration(x, pairs)
     if pace.share is not None:
         x, v = motion.adaptively(pairs, x, v, a, duration, pace)
@@ -64,12 +62,11 @@ class _Motion(NamedTuple):
     """What every step has in common; the arguments are those of :func:`leapfrog`."""
 
     force: PairForce
-    softening: float
     bound: float | None
 
     def acceleration(self, x: Tensor, pairs: Pairs) -> Tensor:
         """(B, N, n) -> (B, N, n)."""
-        a: Tensor = self.force(x, pairs, self.softening)
+        a: Tensor = self.force(x, pairs)
         return a
 
     def step(

@@ -59,7 +59,7 @@ class Neighbourhood(NamedTuple):
         """The edges of some graphs of a batch of single frames; a graph may come several times."""
         mask, N = self.mask[rows], self.mask.shape[2]
         local = self.senders.view(-1, N, self.senders.shape[1])[rows]  # (B', N, K)
-        moved = torch.arange(len(rows), device=rows.device) - rows
+        moved = torch.arange(rows.shape[0], device=rows.device) - rows
         senders = (local + N * moved.view(-1, 1, 1)).flatten(0, 1)
         cell = None if self.cell is None else self.cell[rows]
         return Neighbourhood(mask, senders, self.complete, cell, self.normaliser[rows])

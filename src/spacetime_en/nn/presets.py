@@ -20,6 +20,7 @@ from spacetime_en.nn.baselines import (
     StraightLine,
 )
 from spacetime_en.nn.body import Body, parents_of
+from spacetime_en.nn.ensemble import FlowEnsemble
 from spacetime_en.nn.estag import ESTAG
 from spacetime_en.nn.flow import Flow
 from spacetime_en.nn.forecaster import Forecaster
@@ -49,6 +50,7 @@ PRESETS = {
     "parabola": Preset(Parabola, {}),
     "least-squares-line": Preset(LeastSquaresLine, {}),
     "set-flow": Preset(Flow, {}),
+    "set-flow-ensemble": Preset(FlowEnsemble, {}),
     "estag": Preset(ESTAG, {}),
     "body": Preset(Body, {}),
     "ridge": Preset(Ridge, {}),
@@ -64,7 +66,8 @@ def build_model(
     Args:
         preset: a key of ``PRESETS``, or the import path of a class of your own.
         nodes: N, needed only by models tied to it, ignored by the others.
-        like: a graph to take d, e, n and N from, so far as the model depends on them.
+        like: a graph to take d, e, n, L and N from, the tree of its bones, and whether it has an
+            ``up``, so far as the model depends on them.
         settings: arguments of the model's class that replace the preset's.
     """
     model, defaults = find_preset(preset)

@@ -20,7 +20,9 @@ from spacetime_en.nn.forecaster import (
     ClosedForm,
     Pairs,
     Symmetries,
+    check_ahead,
     check_frames,
+    check_no_box,
     check_no_padding,
     check_nodes,
     check_sizes,
@@ -64,6 +66,7 @@ class _Regression(ClosedForm):
     def _start(self, graph: SpacetimeGraph) -> tuple[Units, State, Tensor, Tensor]:
         """Units, state, the last positions and how far their velocities lead, (B, N, n)."""
         check_frames(graph, self.settings["frames"])
+        check_ahead(graph)
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
         state = units.enter(graph)
         return units, state, state.x[:, -1], graph.horizon[:, None, None] * state.v[:, -1]
@@ -125,6 +128,7 @@ class Ridge(_Regression):
 
     def vectors(self, graph: SpacetimeGraph, units: Units, state: State) -> Tensor:
         check_nodes(graph, self.settings["nodes"])
+        check_no_box(graph, "ridge takes offsets from the centroid")
         x = state.x[:, -1:]  # (B, 1, N, n)
         offset = x - x.mean(2, keepdim=True)
         ahead = graph.horizon[:, None, None, None] * state.v[:, -1:]
@@ -167,6 +171,8 @@ class SharedRidge(_Regression):
         own = torch.cat([x - state.x[:, :-1], ahead], dim=1).transpose(1, 2)  # (B, N, L, n)
         means = own.mean(1, keepdim=True).expand_as(own)
         offset = (x - x.mean(2, keepdim=True)).transpose(1, 2)  # (B, N, 1, n)
+        if graph.box is not None:  # there is no centroid
+            offset = torch.zeros_like(offset)
         return torch.cat([own, means, offset, _over_edges(graph, units, state)], dim=2)
 
     def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
@@ -194,7 +200,7 @@ class _NormalEquations:
         scale = self.ff.diagonal().mean()
         if not scale > 0:  # nothing moves, and the straight line says so
             return torch.zeros_like(self.fy)
-        whole = self.ff + penalty * scale * torch.eye(len(self.ff), dtype=self.ff.dtype)
+        whole = self.ff + penalty * scale * torch.eye(len(self.ff)).to(self.ff)
         found: Tensor = torch.linalg.solve(whole, self.fy)
         return found
 

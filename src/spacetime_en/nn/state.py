@@ -88,15 +88,24 @@ class Units(NamedTuple):
         """The periodic cell in these units, (B, n, n), or None."""
         return None if graph.box is None else graph.box / self.length
 
-    def leave(self, graph: SpacetimeGraph, x: Tensor, v: Tensor) -> Forecast:
+    def leave(
+        self, graph: SpacetimeGraph, x: Tensor, v: Tensor, spread: Tensor | None = None
+    ) -> Forecast:
         """Positions and velocities (B, N, n) back in the user's units, 0 for padded nodes."""
         x, v = x * self.length, v * (self.length / self.time)
+        spread = None if spread is None else spread * self.length
         if self.origin is not None:
             x = x + self.origin[:, 0]
         if graph.node_mask is not None:
             missing = ~graph.node_mask.unsqueeze(-1)
             x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
-        return Forecast(x, v)
+            spread = None if spread is None else spread.masked_fill(missing.squeeze(-1), 0.0)
+        return Forecast(x, v, spread)
+
+    def seen(self, forecast: Forecast) -> tuple[Tensor, Tensor]:
+        """Positions and velocities of a forecast or a target in these units, (B, N, n)."""
+        x = forecast.x if self.origin is None else forecast.x - self.origin[:, 0]
+        return x / self.length, forecast.v * (self.time / self.length)
 
 
 def with_up(state: State, graph: SpacetimeGraph) -> tuple[State, Tensor]:
@@ -109,6 +118,8 @@ def with_up(state: State, graph: SpacetimeGraph) -> tuple[State, Tensor]:
             "up: this model was built for data with an up direction, the graph has none; give "
             "SpacetimeGraph(..., up=...), or build the model without."
         )
+    if graph.box is not None:
+        raise InputError("box: heights have no meaning in a periodic box; leave up or box out.")
     up = graph.up[:, None, None]
     rises = [(t * up).sum(-1, keepdim=True) for t in (state.x, state.v)]
     return state._replace(h=torch.cat([state.h, *rises], dim=-1)), up

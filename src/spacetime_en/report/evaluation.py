@@ -35,6 +35,13 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(table)
     found = ", ".join(f"{k} {v:.1e}" for k, v in report["equivariance_error"].items())
     console.print(f"equivariance error: {found}")
+    if report["calibration"]:
+        groups = report["calibration"]
+        table = Table("a coordinate's error", "said", "found", box=SIMPLE_HEAD)
+        for i, row in enumerate(groups):
+            name = {0: "the surest nodes", len(groups) - 1: "the least sure"}.get(i, "")
+            table.add_row(name, f"{row['said']:.3g}", f"{row['found']:.3g}")
+        console.print(table)
     if report["drift"]:
         table = Table("median relative change", "forecast", "truth", box=SIMPLE_HEAD)
         for key, row in report["drift"]["forecast"].items():

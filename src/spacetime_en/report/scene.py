@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -51,17 +52,23 @@ class Scene:
         return np.asarray(known[last - 1] + share * (known[last] - known[last - 1]))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, with four digits."""
+        """Plain numbers, with as many digits as can be seen."""
+        extent = max(float(np.ptp(self.x, axis=(0, 1)).max()), 1e-300)
+        digits = 4 - math.floor(math.log10(extent))
+
+        def short(x: Positions) -> Any:
+            return np.round(x, digits).tolist()
+
         return {
             "title": self.title,
             "steps": self.steps.tolist(),
             "lastStep": self.observed,
-            "x": np.round(self.x, 4).tolist(),
+            "x": short(self.x),
             "charge": None if self.charge is None else self.charge.tolist(),
             "bones": self.bones,
             "follow": self.follow,
             "forecasts": {
-                name: {str(step): np.round(x, 4).tolist() for step, x in at.items()}
+                name: {str(step): short(x) for step, x in at.items()}
                 for name, at in self.forecasts.items()
             },
         }

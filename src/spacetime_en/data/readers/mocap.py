@@ -127,13 +127,16 @@ def parse_asf(text: str, where: str = "asf") -> Skeleton:
         bones = {}
         for block in _blocks(sections["bonedata"]):
             named = dict(line.split(None, 1) for line in block if line[0].isalpha())
-            axis = [float(a) for a in named["axis"].split()[:3]]
+            *axis, turned = named["axis"].split()
+            dof = tuple(d for d in named.get("dof", "").lower().split() if d.startswith("r"))
+            if turned.upper() != "XYZ" or list(dof) != sorted(dof):
+                raise ValueError(f"only angles in the order x, y, z are read: {named['name']}")
             bone = Bone(
                 named["name"].strip(),
                 np.array([float(c) for c in named["direction"].split()]),
                 float(named["length"]),
-                _frame(axis, degrees),
-                tuple(d for d in named.get("dof", "").lower().split() if d.startswith("r")),
+                _frame([float(a) for a in axis], degrees),
+                dof,
             )
             bones[bone.name] = bone
         parents: dict[str, str] = {}
@@ -141,6 +144,10 @@ def parse_asf(text: str, where: str = "asf") -> Skeleton:
             parent, *children = line.split()
             parents |= dict.fromkeys(children, parent)
         orientation = [float(a) for a in root["orientation"].split()]
+        if any(float(c) != 0 for c in root.get("position", "").split()):
+            raise ValueError("only a root at the origin is read")
+        if root.get("axis", "XYZ").strip().upper() != "XYZ":
+            raise ValueError("only angles in the order x, y, z are read: root")
         order = tuple(root["order"].upper().split())
     except (KeyError, ValueError, IndexError, StopIteration) as error:
         raise InputError(f"{where}: is no ASF skeleton ({error}).") from None
@@ -154,6 +161,8 @@ def parse_amc(text: str, where: str = "amc") -> dict[str, Floats]:
     try:
         for line in text.splitlines():
             words = line.split()
+            if words and words[0].upper() == ":RADIANS":
+                raise ValueError("only angles in degrees are read")
             if not words or words[0][0] in "#:":
                 continue
             if len(words) == 1:
@@ -216,11 +225,15 @@ class MotionFiles:
             raise InputError(f"{where}: does not fit its skeleton ({error}).") from None
 
 
-def read_mocap(path: Path) -> Trajectories:
+def read_mocap(path: Path, time_step: float = 1 / FRAMES_PER_SECOND) -> Trajectories:
     """All trials in a folder (or tar file) of ASF/AMC, as runs of one skeleton.
 
-    Positions are in the file's unit (for CMU 1 is 5.644 cm), y points up, 120 frames are a second,
-    and trials may have different lengths.
+    Positions are in the file's unit (for CMU 1 is 5.644 cm), y points up, and trials may have
+    different lengths. Attributes name the joints and say which of them a bone connects.
+
+    Args:
+        path: of the folder or tar file.
+        time_step: seconds between frames, which the files do not tell; CMU has 120 a second.
     """
     files = MotionFiles(path)
     skeletons = {trial: files.skeleton(trial) for trial in files.trials}
@@ -229,8 +242,22 @@ def read_mocap(path: Path) -> Trajectories:
         if skeleton.joints != first.joints:
             raise InputError(f"{path}: the trial {trial} has other joints than {files.trials[0]}.")
     motions = [files.positions(trial) for trial in files.trials]
-    meta = meta_of(first, files.trials)
-    return Trajectories.from_runs(motions, time_step=1 / FRAMES_PER_SECOND, meta=meta)
+    return Trajectories.from_runs(
+        motions,
+        time_step=time_step,
+        attributes=joint_attributes(first, len(motions)),
+        meta=meta_of(first, files.trials),
+    )
+
+
+def joint_attributes(skeleton: Skeleton, num: int) -> dict[str, Any]:
+    """Which joint a node is, as one number for each joint; which pairs a bone connects."""
+    joints = skeleton.joints
+    bones = np.zeros((len(joints), len(joints)))
+    for child, parent in skeleton.edges:
+        bones[child, parent] = bones[parent, child] = 1.0
+    own = {f"is_{name}": row for name, row in zip(joints, np.eye(len(joints)), strict=True)}
+    return own | {"bone": np.broadcast_to(bones, (num, *bones.shape))}
 
 
 def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:

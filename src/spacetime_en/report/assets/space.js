@@ -207,7 +207,7 @@ function view(scenes) {
       if (!state.playing) return;
       if (before !== null) {
         // The observed frames are a hundredth of the whole: they take a second of their own.
-        const pace = state.step < scene().lastStep ? scene().lastStep : (scene().steps.at(-1) - scene().lastStep) / 8;
+        const pace = state.step < scene().lastStep ? scene().lastStep - scene().steps[0] : (scene().steps.at(-1) - scene().lastStep) / 8;
         set(state.step + (pace * Math.min(100, time - before)) / 1000);
       }
       before = time;

@@ -1,0 +1,50 @@
+"""What a model says of its errors, beside what they are, node by node: a picture.
+
+``python benchmarks/calibration.py RUN --out calibration.png`` (or ``pretrained:NAME``) on the
+run's own test windows, against their clean targets.
+"""
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import torch
+
+from spacetime_en.evaluation import forecast_in_double
+from spacetime_en.metrics import calibration, said_and_found
+from spacetime_en.report.plots import new_figure
+from spacetime_en.runs import Run
+
+GROUPS = 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", help="folder of the run, or pretrained:NAME")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    made = Run.open(given.run)
+    model, config = made.model(), made.config
+    task = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
+    parts = []
+    for first in range(0, len(task.test), 100):
+        graph, target = task.test[first : first + 100]
+        forecast = forecast_in_double(model, graph)
+        parts.append(said_and_found(forecast, target.to(torch.float64), graph.node_mask))
+    said, found = (torch.cat(part) for part in zip(*parts, strict=True))
+    groups = calibration(said, found, GROUPS)
+    for row in groups:
+        print(f"said {row['said']:.3g}, found {row['found']:.3g}")
+    print(f"all: said {float(said.mean().sqrt()):.3g}, found {float(found.mean().sqrt()):.3g}")
+    figure = new_figure(4.5, 4)
+    axes = figure.add_subplot()
+    reach = [value for row in groups for value in row.values()]
+    axes.loglog((min(reach), max(reach)), (min(reach), max(reach)), color="0.6", lw=1)
+    axes.loglog([row["said"] for row in groups], [row["found"] for row in groups], "o")
+    axes.set(xlabel="error of a coordinate, as the model says", ylabel="error found (both rms)")
+    figure.savefig(given.out, dpi=150)
+    print(given.out)
+
+
+if __name__ == "__main__":
+    main()

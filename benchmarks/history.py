@@ -1,0 +1,81 @@
+"""What the length of the history is worth when observations are noisy, beside the Bayes floor.
+
+``python -m benchmarks.history --horizon 1000 --length 1 3 10 30 --out history.png`` trains models
+on charged-noisy with windows of L frames, each for the same time on one core, and prints their
+errors against the clean targets of the test windows.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from benchmarks.noise_floor import floor
+from spacetime_en import build_model
+from spacetime_en.data.tasks import load_task
+from spacetime_en.evaluation import run
+from spacetime_en.report.plots import new_figure
+from spacetime_en.training import TrainingSettings, fit
+from spacetime_en.training.settings import PRESET_SETTINGS
+
+# (SET as in our tables: its best learning rate there, and the steps that blow up left out.)
+TRAINING = {
+    "set": dict(lr=1e-3, batch_size=32, schedule="cosine", warmup=0.05, skip=20),
+    "set-flow-ensemble": PRESET_SETTINGS["set-flow-ensemble"],
+}
+EVERY = {"set": 250, "set-flow-ensemble": 1000}
+
+
+def trained(preset: str, length: int, horizon: int, max_time: str, steps: int) -> dict[str, float]:
+    """Errors of a preset against the clean target, after `max_time` of training."""
+    sizes = {"length": length, "horizon": horizon}
+    noisy, clean = (
+        load_task("charged-noisy", targets=targets, **sizes) for targets in ("observed", "clean")
+    )
+    torch.manual_seed(0)
+    own = {"steps": steps} if preset == "set-flow-ensemble" else {}
+    model = build_model(preset, like=noisy.train[:1][0], **own)
+    settings = TrainingSettings(
+        **TRAINING[preset], max_time=max_time, clock="cpu", validate_every=EVERY[preset], seed=0
+    )
+    fit(model, noisy, settings, display=False)
+    return run(model, clean.test, 100)[0].summary()["position_mse"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--horizon", type=int, default=1_000)
+    parser.add_argument("--length", type=int, nargs="+", default=[1, 3, 10, 30])
+    parser.add_argument("--presets", nargs="+", default=list(TRAINING), choices=list(TRAINING))
+    parser.add_argument("--max-time", default="5m", help="of each training")
+    parser.add_argument("--steps", type=int, default=64, help="of the integrator")
+    parser.add_argument("--windows", type=int, default=2_000, help="for the floor")
+    parser.add_argument("--out", type=Path, help="a picture")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    found: dict[str, list[float]] = {}
+    for length in given.length:
+        for preset in given.presets:
+            errors = trained(preset, length, given.horizon, given.max_time, given.steps)
+            found.setdefault(preset, []).append(errors["mean"])
+            row = ", ".join(f"{key} {value:.4g}" for key, value in errors.items())
+            print(f"L = {length:2}: {preset:18} {row}", flush=True)
+        least = floor(length, given.horizon, given.windows, samples=100)["error of the mean"]
+        found.setdefault("floor", []).append(least)
+        print(f"L = {length:2}: {'floor':18} mean {least:.4g}", flush=True)
+    if given.out is not None:
+        figure = new_figure(5, 3.5)
+        axes = figure.add_subplot()
+        for name, values in found.items():
+            style = "k:" if name == "floor" else "o-"
+            axes.loglog(given.length, values, style, label=name)
+        axes.set(xlabel="frames observed", ylabel="position MSE, clean target")
+        axes.set_xticks(given.length, [str(length) for length in given.length])
+        axes.minorticks_off()
+        axes.legend(frameon=False)
+        figure.savefig(given.out, dpi=150)
+        print(given.out)
+
+
+if __name__ == "__main__":
+    main()
