@@ -5,7 +5,9 @@ charged-noisy, states that could have produced the observations, moves each of t
 time by the true law, and prints
 
 - the error of their mean, the best forecast there is, against the clean target;
-- their spread, which must be the same number on average if the samples are right.
+- their spread, which on average is the same number if the samples are right;
+- how far the means of two independent halves of the samples are apart, relative to what their
+  spread would make it: 1 if the samples of a window are as good as independent.
 
 The particles start from a distribution that is known here (and to nobody else): positions from a
 normal distribution, velocities of one speed. With accelerations held constant over the window, the
@@ -166,15 +168,21 @@ def floor(length: int, horizon: int, windows: int, samples: int) -> dict[str, fl
         test.noise,
         np.asarray(test.trajectories.attributes["charge"])[runs],
     )
-    x, v = posterior(seen, steps[:-1], samples, np.random.default_rng(0))
-    ends = moved(x, v, seen.charge, steps[-1:])[0][:, :, 0]
-    spread = ends.var(0, ddof=1).mean((1, 2))
-    error = ((ends.mean(0) - target.x.double().numpy()) ** 2).mean((1, 2))
-    error -= spread / samples  # what more samples would take away
+    means, spreads = [], []
+    for half in range(2):
+        x, v = posterior(seen, steps[:-1], samples // 2, np.random.default_rng(half))
+        ends = moved(x, v, seen.charge, steps[-1:])[0][:, :, 0]
+        means.append(ends.mean(0))
+        spreads.append(ends.var(0, ddof=1).mean((1, 2)))
+    # The product of independent errors: what a mean of few samples adds is not in it.
+    off = [mean - target.x.double().numpy() for mean in means]
+    error, spread = (off[0] * off[1]).mean((1, 2)), np.mean(spreads)
+    apart = ((means[0] - means[1]) ** 2).mean() / (4 * spread / samples)
     return {
         "error of the mean": float(error.mean()),
         "+-": float(error.std() / len(error) ** 0.5),
-        "spread": float(spread.mean()),
+        "spread": float(spread),
+        "halves apart": float(apart),
     }
 
 
