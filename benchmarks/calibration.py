@@ -39,8 +39,8 @@ def main() -> None:
     figure = new_figure(4.5, 4)
     axes = figure.add_subplot()
     reach = [value for row in groups for value in row.values()]
-    axes.loglog((min(reach), max(reach)), (min(reach), max(reach)), color="0.6", lw=1)
-    axes.loglog([row["said"] for row in groups], [row["found"] for row in groups], "o")
+    axes.plot((0, max(reach)), (0, max(reach)), color="0.6", lw=1)
+    axes.plot([row["said"] for row in groups], [row["found"] for row in groups], "o")
     axes.set(xlabel="error of a coordinate, as the model says", ylabel="error found (both rms)")
     figure.savefig(given.out, dpi=150)
     print(given.out)

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 import torch
+from matplotlib.ticker import LogLocator
 
 from benchmarks.noise_floor import floor
 from spacetime_en import build_model
@@ -42,6 +43,21 @@ def trained(preset: str, length: int, horizon: int, max_time: str, steps: int) -
     return run(model, clean.test, 100)[0].summary()["position_mse"]
 
 
+def draw(found: dict[str, list[float]], lengths: list[int], out: Path) -> None:
+    """The errors against the lengths."""
+    figure = new_figure(5, 3.5)
+    axes = figure.add_subplot()
+    for name, values in found.items():
+        axes.loglog(lengths, values, "k:" if name == "floor" else "o-", label=name)
+    axes.set(xlabel="frames observed", ylabel="position MSE, clean target")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xticks(lengths, [str(length) for length in lengths])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
+    figure.savefig(out, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--horizon", type=int, default=1_000)
@@ -64,16 +80,7 @@ def main() -> None:
         found.setdefault("floor", []).append(least)
         print(f"L = {length:2}: {'floor':18} mean {least:.4g}", flush=True)
     if given.out is not None:
-        figure = new_figure(5, 3.5)
-        axes = figure.add_subplot()
-        for name, values in found.items():
-            style = "k:" if name == "floor" else "o-"
-            axes.loglog(given.length, values, style, label=name)
-        axes.set(xlabel="frames observed", ylabel="position MSE, clean target")
-        axes.set_xticks(given.length, [str(length) for length in given.length])
-        axes.minorticks_off()
-        axes.legend(frameon=False)
-        figure.savefig(given.out, dpi=150)
+        draw(found, given.length, given.out)
         print(given.out)
 
 

@@ -3,10 +3,11 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 import torch
 
-from benchmarks import speed, timing
+from benchmarks import noise_floor, speed, timing
 from spacetime_en.cli import main
 
 
@@ -80,3 +81,21 @@ def test_every_section_runs():
         *speed.inference(batches=((1, 1), (2, 1)), N=3, L=3),
     ]
     assert all(row.get("ms", 1) > 0 and row.get("ratio", 1) > 0 for row in rows)
+
+
+def test_states_that_observations_leave_possible_are_about_the_true_ones(monkeypatch):
+    """The mean of the samples misses the truth by as much as they spread."""
+    monkeypatch.setattr(noise_floor, "STAGES", (0.0, 0.3, 1.0))
+    rng = np.random.default_rng(0)
+    x, v = rng.standard_normal((2, 1, 300, 5, 3))
+    v *= noise_floor.SPEED / np.linalg.norm(v, axis=-1, keepdims=True)
+    charge = rng.choice([-1.0, 1.0], (300, 5))
+    steps = np.array([0, 10, 20, 30])
+    paths = noise_floor.moved(x, v, charge, steps)
+    noisy = [path[0] + 0.5**0.5 * rng.standard_normal(path[0].shape) for path in paths]
+    seen = noise_floor.Observed(*noisy, 1e-3 * steps, 0.5, charge)
+    for found, true in zip(noise_floor.posterior(seen, steps, 40, rng), (x, v), strict=True):
+        spread = found.var(0, ddof=1).mean()
+        missed = ((found.mean(0) - true[0]) ** 2).mean() - spread / 40
+        assert missed == pytest.approx(spread, rel=0.1)
+        assert spread < 0.8 * true.var()  # something was learned

@@ -66,8 +66,8 @@ class Pretrained:
     ) -> Self:
         """Load a model: a folder, a ``.safetensors`` file, ``pretrained:NAME``, a Hub name.
 
-        What comes with the package is called ``pretrained:egnn-nbody`` and ``pretrained:charged``;
-        names on the Hub are ``owner/name``.
+        What comes with the package is called ``pretrained:egnn-nbody``, ``pretrained:charged`` and
+        so on; names on the Hub are ``owner/name``.
 
         Called on ``Forecaster``, it loads a model of any class; called on a class, only of that.
 
