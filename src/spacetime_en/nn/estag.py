@@ -134,6 +134,9 @@ class TemporalModule(nn.Module):
 class ESTAG(Forecaster):
     """Equivariant spatio-temporal attentive graph network.
 
+    Ours, where the paper has none or another: velocities are forecast, too; Fourier sums are
+    divided by L; the modulus in A_ij is smooth at 0; new features are added to the old.
+
     Args:
         features: width d of the node features.
         edge_features: number e of attributes of an edge.
