@@ -135,7 +135,7 @@ class ESTAG(Forecaster):
     """Equivariant spatio-temporal attentive graph network.
 
     Ours, where the paper has none or another: velocities are forecast, too; Fourier sums are
-    divided by L; the modulus in A_ij is smooth at 0; new features are added to the old.
+    divided by L; the modulus in A_ij is smooth at 0.
 
     Args:
         features: width d of the node features.
