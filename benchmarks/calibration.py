@@ -8,10 +8,8 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-import torch
-
-from spacetime_en.evaluation import forecast_in_double
-from spacetime_en.metrics import calibration, said_and_found
+from spacetime_en.errors import InputError
+from spacetime_en.evaluation import run
 from spacetime_en.report.plots import new_figure
 from spacetime_en.runs import Run
 
@@ -26,16 +24,13 @@ def main() -> None:
     made = Run.open(given.run)
     model, config = made.model(), made.config
     task = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
-    parts = []
-    for first in range(0, len(task.test), 100):
-        graph, target = task.test[first : first + 100]
-        forecast = forecast_in_double(model, graph)
-        parts.append(said_and_found(forecast, target.to(torch.float64), graph.node_mask))
-    said, found = (torch.cat(part) for part in zip(*parts, strict=True))
-    groups = calibration(said, found, GROUPS)
+    errors, _ = run(model, task.test, 100)
+    groups, total = errors.calibration(GROUPS), errors.calibration(1)
+    if groups is None or total is None:
+        raise InputError(f"{given.run}: its forecasts have no spread, there is nothing to compare.")
     for row in groups:
         print(f"said {row['said']:.3g}, found {row['found']:.3g}")
-    print(f"all: said {float(said.mean().sqrt()):.3g}, found {float(found.mean().sqrt()):.3g}")
+    print(f"all: said {total[0]['said']:.3g}, found {total[0]['found']:.3g}")
     figure = new_figure(4.5, 4)
     axes = figure.add_subplot()
     reach = [value for row in groups for value in row.values()]

@@ -27,18 +27,8 @@ from spacetime_en.data.tasks import load_task
 
 SYSTEM = SYSTEMS["charged"]
 SPEED = 0.5  # of every particle at the start
-STAGES = (
-    0.0,
-    0.01,
-    0.03,
-    0.06,
-    0.1,
-    0.2,
-    0.35,
-    0.55,
-    0.75,
-    1.0,
-)  # the weight of the true law in the likelihood
+# The weight of the true law in the likelihood, stage by stage.
+STAGES = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35, 0.55, 0.75, 1.0)
 MOVES = 4 * (0.6, 0.3, 0.15, 0.05)  # relative to what observations leave open
 Array = NDArray[np.float64]
 
@@ -63,6 +53,7 @@ class Observed:
 
     def __init__(self, x: Array, v: Array, t: Array, noise: float, charge: Array) -> None:
         self.x, self.v, self.t, self.noise, self.charge = x, v, t, noise, charge
+        self.sigma2 = (x.shape[2] / 5) ** (2 / 3)  # of the positions at the start
 
     def draw(self, a: Array, samples: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """States x, v, each (S, W, N, n), if accelerations `a` (W, N, n) were constant.
@@ -74,8 +65,7 @@ class Observed:
         time = t[:, None, None]
         x = self.x - time**2 / 2 * a  # x0 + t v0 + noise
         v = self.v - time * a  # v0 + noise
-        sigma2 = (x.shape[2] / 5) ** (2 / 3)
-        precision = len(t) / s2 + 1 / sigma2  # of x0
+        precision = len(t) / s2 + 1 / self.sigma2  # of x0
         P = len(t) / s2 + (t**2).sum() / s2 - (t.sum() / s2) ** 2 / precision
         pull = v.sum(1) / s2 + (time * x).sum(1) / s2 - t.sum() / s2 * x.sum(1) / s2 / precision
         m = pull / P
@@ -120,7 +110,6 @@ def posterior(
     for _ in range(2):
         a = accelerations(seen.draw(a, 64, rng)[0], seen.charge).mean(0)
     t = seen.t[:, None, None]
-    sigma2 = (seen.x.shape[2] / 5) ** (2 / 3)
 
     def misfits(x: Array, v: Array) -> Array:
         """With constant accelerations, and in truth, (2, S, W)."""
@@ -146,7 +135,7 @@ def posterior(
             v_new *= SPEED / np.linalg.norm(v_new, axis=-1, keepdims=True)
             found_new = misfits(x_new, v_new)
             gain = (1 - share) * (found - found_new)[0] + share * (found - found_new)[1]
-            gain += ((x**2 - x_new**2) / (2 * sigma2)).sum((2, 3))
+            gain += ((x**2 - x_new**2) / (2 * seen.sigma2)).sum((2, 3))
             accepted = np.log(rng.random(gain.shape)) < gain
             x = np.where(accepted[..., None, None], x_new, x)
             v = np.where(accepted[..., None, None], v_new, v)

@@ -26,10 +26,10 @@ def test_calibration_compares_what_is_said_with_what_is_found():
     x = spread[..., None] * torch.randn(400, 5, 3, generator=g)
     v = torch.zeros_like(x)
     truth = Forecast(torch.zeros_like(x), v)
-    right = calibration(*said_and_found(Forecast(x, v, spread), truth))
+    right = calibration(*said_and_found(Forecast(x, v, spread), truth), groups=5)
     assert [row["found"] for row in right] == pytest.approx([row["said"] for row in right], rel=0.1)
     assert [row["said"] for row in right] == sorted(row["said"] for row in right)
-    sure = calibration(*said_and_found(Forecast(x, v, spread / 2), truth))
+    sure = calibration(*said_and_found(Forecast(x, v, spread / 2), truth), groups=5)
     assert sure[2]["found"] == pytest.approx(2 * sure[2]["said"], rel=0.1)
     # Padding does not count, nor nodes of which nothing is said.
     mask = torch.rand(400, 5, generator=g) < 0.5

@@ -37,13 +37,20 @@ class Errors:
 
     Args:
         position, velocity: the MSE of each window, (W,).
-        calibration: what the forecasts say of their errors beside what they are, see
-            :func:`~spacetime_en.metrics.calibration`; None: they say nothing.
+        said, found: the mean squared error of each node, by the forecasts' own account and in
+            truth, (nodes,); None: they say nothing.
     """
 
     position: torch.Tensor
     velocity: torch.Tensor
-    calibration: list[dict[str, float]] | None = None
+    said: torch.Tensor | None = None
+    found: torch.Tensor | None = None
+
+    def calibration(self, groups: int = 5) -> list[dict[str, float]] | None:
+        """What is said beside what is found, see :func:`~spacetime_en.metrics.calibration`."""
+        if self.said is None or self.found is None:
+            return None
+        return calibration(self.said, self.found, groups)
 
     def summary(self) -> dict[str, dict[str, float]]:
         """Mean, median and 90th percentile of both."""
@@ -129,7 +136,7 @@ def evaluate(
     report["equivariance_error"] = equivariance_errors(
         model, sample, max_translation=reach
     )._asdict()
-    report["calibration"] = found.calibration
+    report["calibration"] = found.calibration()
     report["drift"] = _drift(windows, forecast)
     runs, frames = windows.places()
     return Evaluation(report, by_name, runs, windows.trajectories.steps[frames[:, 0]])
@@ -154,11 +161,8 @@ def run(
         if progress is not None:
             progress(len(graph))
     position, velocity, x, v = (torch.cat(parts) for parts in zip(*found, strict=True))
-    grouped = None
-    if sayings:
-        said, true = (torch.cat(parts) for parts in zip(*sayings, strict=True))
-        grouped = calibration(said, true)
-    return Errors(position, velocity, grouped), Forecast(x, v)
+    both = (torch.cat(parts) for parts in zip(*sayings, strict=True))
+    return Errors(position, velocity, *both), Forecast(x, v)
 
 
 def forecast_in_double(model: Forecaster, graph: SpacetimeGraph) -> Forecast:

@@ -37,7 +37,7 @@ def said_and_found(
     return said[known], found[known]
 
 
-def calibration(said: Tensor, found: Tensor, groups: int = 5) -> list[dict[str, float]]:
+def calibration(said: Tensor, found: Tensor, groups: int) -> list[dict[str, float]]:
     """What forecasts say of their errors beside what they are, from the surest to the least sure.
 
     Nodes are sorted by what is said, and cut into groups of equal size. Whoever knows what he does

@@ -50,12 +50,12 @@ class Sight(NamedTuple):
         B, L, N, _ = state.x.shape
         seen = state.x.new_ones(B, L) if graph.frame_mask is None else graph.frame_mask.to(state.x)
         nodes = state.x.new_ones(B, N) if graph.node_mask is None else graph.node_mask.to(state.x)
+        nodes = nodes.unsqueeze(-1)  # (B, N, 1)
         m = seen.sum(1)
         last = graph.times.gather(1, graph.last_frame[:, None])
         age = ((last - graph.times) / time).to(state.x)  # (B, L)
         before = (age * seen).sum(1) / m
         x, v = (mean_over_time(t, graph.frame_mask) for t in (state.x, state.v))
-        nodes = nodes.unsqueeze(-1)  # (B, N, 1)
         count = nodes.sum(1, keepdim=True)
         centre = (x * nodes).sum(1, keepdim=True) / count
         if graph.box is not None:  # there is no centre: every node is its own

@@ -109,7 +109,6 @@ PAPER: dict[str, dict[str, Any]] = {
     "linear": {"lr": 2.73e-5, "batch_size": 100, "weight_decay": 1e-6},
 }
 
-# Of all presets that have settings of their own: the paper's, and ours for models of ours.
 _FLOW = {
     "lr": 1e-3,
     "batch_size": 250,
@@ -118,6 +117,7 @@ _FLOW = {
     "warmup": 0.03,
     "skip": 5,  # single batches still blow up while the law is young
 }
+# Of all presets that have settings of their own: the paper's, and ours for models of ours.
 PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
     "set-flow": _FLOW,
     "set-flow-ensemble": _FLOW | {"lr": 3e-3, "batch_size": 64},
