@@ -157,6 +157,16 @@ def test_bad_files_are_told_in_one_sentence(model, tmp_path, how, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_header_whose_length_looks_like_a_pickle_is_none(tmp_path):
+    path = build_model("linear").save_pretrained(tmp_path / "m.safetensors")
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    longer = next(n for n in (0x280, 0x380, 0x480, 0x580) if n >= length)
+    header = whole[8 : 8 + length].ljust(longer)
+    path.write_bytes(longer.to_bytes(8, "little") + header + whole[8 + length :])
+    assert type(Forecaster.from_pretrained(path)).__name__ == "LinearDynamics"
+
+
 def test_a_path_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(InputError, match="nowhere: expected a model folder or file"):
         SET.from_pretrained(tmp_path / "nowhere")

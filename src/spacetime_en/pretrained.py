@@ -178,8 +178,10 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 def _open_weights(path: Path) -> Any:
     with path.open("rb") as file:
-        head = file.read(2)
-    if head in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        head = file.read(9)
+    # (The length of a safetensors header can look like a pickle's first bytes; its "{" cannot.)
+    pickles = (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+    if head.startswith(pickles) and not head.endswith(b"{"):
         raise InputError(
             f"{path}: is a pickle (a torch.save file), which can run any code when opened; "
             "only safetensors files are read."
