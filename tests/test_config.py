@@ -30,7 +30,7 @@ def config(text):
 def test_settings_are_those_of_the_signatures(preset, task):
     kinds = settings_of(preset, task)
     own = {f.name: f for f in dataclasses.fields(kinds["model"])}
-    tied = {"nodes": 3} if preset in ("lstm", "ridge", "body") else {}
+    tied = {"nodes": 3} if preset in ("lstm", "ridge", "body", "kernel") else {}
     assert set(own) == set(PRESETS[preset].model(**tied).config)
     for name, value in PRESETS[preset].settings.items():
         assert own[name].default == value

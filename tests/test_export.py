@@ -27,7 +27,7 @@ from tests.helpers import assert_lively, liven, masked, particles, random_neighb
 TINY = {"hidden": 8, "layers": 1, "blocks": 1}
 MODELS = [n for n in PRESETS if n not in ("last-frame", "parabola", "least-squares-line")]
 # And B, L and N for all others.
-FREE = {"lstm": "B", "set-adjacency": "BL", "ridge": "B", "body": "B"}
+FREE = {"lstm": "B", "set-adjacency": "BL", "ridge": "B", "body": "B", "kernel": "B"}
 FREE |= dict.fromkeys(("ridge-shared", "estag"), "BN")
 FLOAT32 = {"dtype": torch.float32}
 
@@ -47,7 +47,13 @@ def tiny(preset, nodes=4, **settings):
         settings |= {"members": 4, "steps": 4}
     if preset == "set-adjacency":
         sizes["blocks"] = 2  # what is attended to on edges reaches nodes in the next block
-    return liven(build_model(preset, nodes=nodes, **sizes | settings)).eval()
+    model = liven(build_model(preset, nodes=nodes, **sizes | settings)).eval()
+    memory = model if preset == "kernel" else getattr(model, "memory", None)
+    if memory is not None:
+        graph = particles(B=9, N=nodes, horizon=1.0, **FLOAT32)
+        target = Forecast(graph.x[:, -1].roll(1, 1), graph.v[:, 0])
+        memory.solve([(graph, target)], [(graph, target)])
+    return model
 
 
 def others(preset):

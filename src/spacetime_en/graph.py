@@ -50,7 +50,7 @@ class Forecast(TensorFields):
         """Act with a translation b, (n,): x -> x + b, v -> v."""
         return Forecast(self.x + b.to(self.x), self.v, self.spread)
 
-    def permute(self, p: Tensor) -> Forecast:
+    def permute(self, p: Tensor | Sequence[int]) -> Forecast:
         """Relabel the nodes, (N,): node i becomes the old node p[i]."""
         return self._map(lambda t: t[:, p])
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from spacetime_en import Forecaster, InputError, SpacetimeGraph, build_model
+from spacetime_en import Forecast, Forecaster, InputError, SpacetimeGraph, build_model
 from spacetime_en.data import Task, Trajectories
 from spacetime_en.nn.baselines import StraightLine
-from spacetime_en.nn.body import Body, _Tree, parents_of
+from spacetime_en.nn.body import Body
 from spacetime_en.testing import equivariance_errors
 from spacetime_en.training import fit
 
@@ -17,6 +17,7 @@ MIRROR = [0, 3, 4, 1, 2, 5, 7, 6]
 UP = [0.0, 1.0, 0.0]
 
 
+# (Also used by the tests of trees and of kernel regression.)
 def bodies(B=6, L=5, seed=0, up=True, dtype=torch.float64):
     g = torch.Generator().manual_seed(seed)
     x = torch.randn(B, L, 8, 3, generator=g, dtype=torch.float64).cumsum(1)
@@ -28,29 +29,25 @@ def bodies(B=6, L=5, seed=0, up=True, dtype=torch.float64):
     return SpacetimeGraph.from_positions(x.to(dtype), edge_attr=bones, horizon=2.0, **options)
 
 
+def moved(graph):
+    """Some targets: a pose of the same bodies a step later, bent."""
+    x = graph.x[:, -1] + 1.3 * (graph.x[:, -1] - graph.x[:, -2]) + 0.1 * graph.x[:, -1].abs()
+    return Forecast(x, graph.v[:, -1])
+
+
+def calibrate(model, graph):
+    model.calibrate((graph, moved(graph)), (graph, moved(graph)))
+
+
 def lively(graph, **settings):
     torch.manual_seed(0)
     model = build_model("body", like=graph, hidden=8, context=5, **settings).double()
-    model.calibrate(graph)
+    calibrate(model, graph)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_(std=0.3)
+            if parameter.requires_grad:
+                parameter.normal_(std=0.3)
     return model.eval()
-
-
-def test_the_tree_is_found_from_the_bones_and_its_sides_from_the_tree():
-    assert parents_of(bodies().edge_attr[0, 0, ..., 0]) == PARENTS
-    assert _Tree(PARENTS, 8).mirror == MIRROR
-    assert build_model("body", like=bodies()).config["up"]
-
-
-def test_bones_and_joints_are_the_same_thing():
-    x = torch.randn(2, 3, 8, 3, dtype=torch.float64)
-    tree = _Tree(PARENTS, 8).double()
-    bones = tree.bones(x)
-    assert torch.allclose(bones[..., 4, :], x[..., 4, :] - x[..., 3, :])
-    assert torch.equal(bones[..., 0, :], x[..., 0, :])
-    assert torch.allclose(tree.joints(bones), x)
 
 
 @pytest.mark.parametrize("up", [True, False])
@@ -73,10 +70,26 @@ def test_what_one_side_does_the_other_could_do():
         assert same == mirrored
 
 
+def test_forecasts_are_part_memory_and_training_is_without_it():
+    graph, other = bodies(B=20), bodies(seed=1)
+    model = lively(graph, memory=0.3, dropout=0.0, mirrored=False)
+    known, found = model.memory(other), model._by_networks(other)
+    assert (known.x - found.x).abs().min() > 0
+    torch.testing.assert_close(model(other).x, 0.3 * known.x + 0.7 * found.x)
+    torch.testing.assert_close(model(other).v, 0.3 * known.v + 0.7 * found.v)
+    torch.testing.assert_close(model.train()(other).x, found.x)
+    model.losses(other, moved(other), alpha=1.0).sum().backward()
+    assert all(p.grad is None for p in model.memory.parameters())
+    # What the memory says is what kernel regression says.
+    kernel = build_model("kernel", like=graph).double()
+    kernel.solve([(graph, moved(graph))], [(graph, moved(graph))])
+    torch.testing.assert_close(known.x, kernel(other).x)
+
+
 def test_as_built_bones_go_on_as_they_did():
     graph = bodies()
-    model = build_model("body", like=graph).double().eval()
-    model.calibrate(graph)
+    model = build_model("body", like=graph, memory=0.0).double().eval()
+    calibrate(model, graph)
     assert torch.allclose(model(graph).x, StraightLine()(graph).x, atol=1e-9)
     assert torch.allclose(model(graph).v, StraightLine()(graph).v, atol=1e-9)
 
@@ -104,7 +117,7 @@ def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path):
     data = Trajectories.from_arrays(x, attributes={"bone": pairs})
     task = Task.from_trajectories(data, length=4, stride=1, horizon=1)
     torch.manual_seed(0)
-    model = build_model("body", like=task.train[:1][0], hidden=16, mirrored=False)
+    model = build_model("body", like=task.train[:1][0], hidden=16, mirrored=False, memory=0.0)
     progress = fit(model, task, lr=1e-2, steps=150, alpha=0.0, display=False)
     graph, target = task.val[:200]
     straight = (StraightLine()(graph).x - target.x).square().mean()
@@ -117,11 +130,9 @@ def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"nodes": 3, "parents": [0, 0]}, "parents: expected 3 numbers of joints"),
-        ({"nodes": 3, "parents": [0, 2, 1]}, "joint 1 does not hang on a root"),
-        ({"nodes": 3, "parents": [1, 1, 1]}, "parents: expected joint 0 as the root"),
         ({"nodes": 3, "frames": 1}, "frames: a body needs at least two"),
         ({"nodes": 3, "dropout": 1.5}, "dropout: expected a share"),
+        ({"nodes": 3, "memory": -0.1}, "memory: expected a share"),
     ],
 )
 def test_what_is_no_body_is_refused(settings, sentence):
@@ -129,14 +140,7 @@ def test_what_is_no_body_is_refused(settings, sentence):
         Body(**settings)
 
 
-def test_graphs_that_are_no_skeletons_have_no_bones_and_boxes_are_refused():
-    bones = torch.zeros(6, 6)
-    for a, b in ((0, 1), (1, 2), (3, 4), (4, 5)):  # two people
-        bones[a, b] = bones[b, a] = 1
-    charges = torch.tensor([1.0, -1, 1, -1, -1, 1])
-    ring = torch.roll(torch.eye(6), 1, 0) + torch.roll(torch.eye(6), -1, 0)
-    for pairs in (bones, charges[:, None] * charges, ring):
-        assert parents_of(pairs) is None
+def test_boxes_and_no_time_ahead_are_refused():
     with pytest.raises(InputError, match="box: bones connect joints that are near"):
         lively(bodies())(bodies().replace(box=[40.0] * 3))
     with pytest.raises(InputError, match="horizon: this model needs a time ahead"):
@@ -145,7 +149,7 @@ def test_graphs_that_are_no_skeletons_have_no_bones_and_boxes_are_refused():
 
 def test_one_body_is_enough_to_be_calibrated_on():
     model = build_model("body", like=bodies(), hidden=8, mirrored=False).double()
-    model.calibrate(bodies(B=1))
+    calibrate(model, bodies(B=1))
     assert model(bodies()).x.isfinite().all()
 
 

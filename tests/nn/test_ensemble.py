@@ -271,7 +271,7 @@ def test_the_right_doubt_has_the_lowest_loss():
     target = Forecast(x + e[0], v + e[1])
     graph = graph.replace(horizon=1e-3)
     model = build_model("set-flow-ensemble", like=graph, steps=1).double().train()  # no force yet
-    model.calibrate(graph)
+    model.calibrate((graph, target), (graph, target))
     right = model.observer.doubt.clone()
     scores = {}
     for factor in (0.3, 1.0, 3.0):

@@ -7,8 +7,6 @@ choose, through small networks, how much of each vector is added to uniform moti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,6 +17,7 @@ from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import (
     Forecaster,
+    Pair,
     Symmetries,
     check_ahead,
     check_frames,
@@ -27,7 +26,9 @@ from spacetime_en.nn.forecaster import (
     check_share,
     check_sizes,
 )
+from spacetime_en.nn.kernel import Kernel
 from spacetime_en.nn.state import Units
+from spacetime_en.nn.tree import Tree
 
 ORDERS = 6  # differences over time: velocity, acceleration, jerk, ...
 FAMILY = 3  # of them for the bones before and after
@@ -35,18 +36,20 @@ TINY = 1e-6  # relative to the largest of a kind
 
 
 class Body(Forecaster):
-    """Networks on the invariants of bones.
+    """Networks on the invariants of bones, and a memory of how bodies have moved.
 
     Args:
         nodes: number N of joints.
         frames: number L of frames, evenly spaced.
-        parents: for every joint the one that its bone comes from; that of the root, joint 0, is
-            itself. None: there are no bones, every node moves by itself.
+        dims: number n of space dimensions.
+        parents: the tree of bones, see :class:`~spacetime_en.nn.tree.Tree`.
         hidden: width of the networks.
         context: principal components of the pose that all bones know.
         dropout: on invariants and hidden features.
         mirrored: what one side does the other could do: forecasts commute with swapping the limbs
-            that the tree has twice.
+            that the tree has twice. (If not, the memory of what was seen still knows both sides.)
+        memory: share of :class:`~spacetime_en.nn.kernel.Kernel` regression in the forecasts. The
+            networks are trained without it: it knows the training windows by heart.
         up: read the direction ``up`` of the graphs.
     """
 
@@ -62,19 +65,21 @@ class Body(Forecaster):
         self,
         nodes: int,
         frames: int = 10,
+        dims: int = 3,
         parents: list[int] | None = None,
         hidden: int = 64,
         context: int = 64,
         dropout: float = 0.2,
         mirrored: bool = True,
+        memory: float = 0.5,
         up: bool = False,
     ) -> None:
         super().__init__()
         check_sizes(nodes=nodes, frames=frames, hidden=hidden, context=context)
-        check_share(dropout=dropout)
+        check_share(dropout=dropout, memory=memory)
         if frames < 2:
             raise InputError("frames: a body needs at least two, to see how it moves.")
-        tree = _Tree(range(nodes) if parents is None else parents, nodes)
+        tree = Tree(parents, nodes)
         orders = min(ORDERS, frames - 1)
         own = 1 + orders + 2 * (1 + min(FAMILY, orders)) + min(FAMILY, orders) + up
         self.count = own + len(tree.at_root) + up  # vectors of a bone
@@ -108,6 +113,11 @@ class Body(Forecaster):
             nn.init.zeros_(last.weight)  # type: ignore[arg-type]
             nn.init.zeros_(last.bias)  # type: ignore[arg-type]
 
+        self.memory = None
+        if memory > 0:
+            self.memory = Kernel(nodes, frames, dims, parents, up=up)
+            self.memory.requires_grad_(False)
+
     @property
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=True, rotation=True, permutation=False)
@@ -115,18 +125,25 @@ class Body(Forecaster):
     def forecast(
         self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        if self.training or self.memory is None:
+            return self._by_networks(graph), ()
+        found, known = self._by_networks(graph), self.memory(graph)
+        share = self.settings["memory"]
+        x, v = (torch.lerp(a, b, share) for a, b in ((found.x, known.x), (found.v, known.v)))
+        return Forecast(x, v), ()
+
+    def _by_networks(self, graph: SpacetimeGraph) -> Forecast:
+        """What the networks say, of both sides alike if mirrored."""
         if not self.settings["mirrored"]:
-            return self._forecast(graph), ()
+            return self._forecast(graph)
         swap = self.tree.mirror
         if self.training:  # half of the bodies, each time others
             coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None]
             swapped = torch.where(coin.unsqueeze(1), graph.x[:, :, swap], graph.x)
             found = self._forecast(graph._replace(x=swapped))
             back = (torch.where(coin, t[:, swap], t) for t in (found.x, found.v))
-            return Forecast(*back), ()
-        here, there = self._forecast(graph), self._forecast(graph._replace(x=graph.x[:, :, swap]))
-        x, v = ((a + b[:, swap]) / 2 for a, b in ((here.x, there.x), (here.v, there.v)))
-        return Forecast(x, v), ()
+            return Forecast(*back)
+        return self.tree.both_sides(self._forecast, graph)
 
     def _forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, path, ahead = self._paths(graph)
@@ -152,10 +169,13 @@ class Body(Forecaster):
         return units.leave(graph, x, v)
 
     @torch.no_grad()
-    def calibrate(self, graph: SpacetimeGraph) -> None:
-        """Measure sizes, means and principal poses on (training) graphs."""
+    def calibrate(self, train: Pair, val: Pair) -> None:
+        """Measure sizes, means and principal poses on training windows, and learn them by heart."""
+        if self.memory is not None:
+            self.memory.solve([train], [val])
+        graph, _ = train
         if self.settings["mirrored"]:
-            graph = collate([graph, graph._replace(x=graph.x[:, :, self.tree.mirror])])
+            graph = collate([graph, self.tree.mirrored(graph)])
         _, path, ahead = self._paths(graph)
         place, changes = self._motion(path)
         own, directions = self._vectors(graph, path, place, changes)
@@ -236,96 +256,3 @@ def _pose(place: Tensor, changes: list[Tensor], directions: Tensor) -> Tensor:
     """Coordinates of all bones and their changes along the directions, (B, ...)."""
     parts = [place, *(3 * d for d in changes)]  # (of the size of what they add up to)
     return torch.einsum("kbnc,bdc->bnkd", torch.stack(parts), directions).flatten(1)
-
-
-class _Tree(nn.Module):
-    """Joints and bones: which bone leads to which joint."""
-
-    inner: Tensor  # 1 for joints that hang on another, 0 for roots, (N, 1)
-    ways: Tensor  # 1 where a bone is on the way from the root to a joint, (joints, bones)
-
-    def __init__(self, parents: Sequence[int], nodes: int) -> None:
-        super().__init__()
-        self.parents = [int(p) for p in parents]
-        if len(self.parents) != nodes or not all(0 <= p < nodes for p in self.parents):
-            raise InputError(f"parents: expected {nodes} numbers of joints, found {parents}.")
-        if self.parents[0] != 0:
-            raise InputError("parents: expected joint 0 as the root, whose parent is itself.")
-        self.first_child = [
-            next((c for c, p in enumerate(self.parents) if p == i and c != i), i)
-            for i in range(nodes)
-        ]
-        self.at_root = [c for c, p in enumerate(self.parents) if p == 0 and c != 0] or [0]
-        inner = torch.tensor([[float(p != i)] for i, p in enumerate(self.parents)])
-        ways = torch.zeros(nodes, nodes)
-        for joint in range(nodes):
-            ways[joint, self._way(joint)] = 1.0
-        self.register_buffer("inner", inner, persistent=False)
-        self.register_buffer("ways", ways, persistent=False)
-        self.mirror = list(range(nodes))
-        for joint in range(nodes):
-            self._pair(joint)
-
-    def _way(self, joint: int) -> list[int]:
-        """The bones from the root to a joint, the root's place among them."""
-        way = [joint]
-        while self.parents[way[-1]] != way[-1]:
-            way.append(self.parents[way[-1]])
-            if len(way) > len(self.parents):
-                raise InputError(f"parents: joint {joint} does not hang on a root.")
-        return way
-
-    def _below(self, joint: int) -> list[int]:
-        return [c for c, p in enumerate(self.parents) if p == joint and c != joint]
-
-    def _shape(self, joint: int) -> str:
-        """What hangs on a joint, the same text for the same tree."""
-        return f"({''.join(sorted(self._shape(c) for c in self._below(joint)))})"
-
-    def _pair(self, joint: int) -> None:
-        """Swap the two children of a joint that carry the same: the limbs of two sides."""
-        below = self._below(joint)
-        for place, one in enumerate(below):
-            for other in below[place + 1 :]:
-                if self._shape(one) == self._shape(other) and self.mirror[one] == one:
-                    self._swap(one, other)
-
-    def _swap(self, one: int, other: int) -> None:
-        self.mirror[one], self.mirror[other] = other, one
-        pairs = (sorted(self._below(j), key=self._shape) for j in (one, other))
-        for a, b in zip(*pairs, strict=True):
-            self._swap(a, b)
-
-    def bones(self, x: Tensor) -> Tensor:
-        """Vectors from parent to joint; roots stay where they are, (..., N, n)."""
-        return x - x[..., self.parents, :] * self.inner
-
-    def without_root(self, bones: Tensor) -> Tensor:
-        """The same with zero for roots, whose place is no direction."""
-        return bones * self.inner
-
-    def joints(self, bones: Tensor) -> Tensor:
-        """The way back: sums along the ways from the root, (..., N, n)."""
-        return torch.einsum("ji,...ic->...jc", self.ways, bones)
-
-
-def parents_of(bones: Tensor) -> list[int] | None:
-    """The tree of a skeleton with its root at joint 0; None: there is no such tree.
-
-    Args:
-        bones: 1 for pairs of joints that a bone connects, 0 for others, (N, N).
-    """
-    N = len(bones)
-    bones = bones * (1 - torch.eye(N).to(bones))
-    if not (((bones == 0) | (bones == 1)).all() and (bones == bones.mT).all()):
-        return None
-    parents = list(range(N))
-    known, border = {0}, [0]
-    while border:
-        here = border.pop(0)
-        for other in (bones[here] > 0).nonzero().flatten().tolist():
-            if other not in known:
-                known.add(other)
-                parents[other] = here
-                border.append(other)
-    return parents if len(known) == N and int(bones.sum()) == 2 * (N - 1) else None

@@ -34,6 +34,10 @@ class Symmetries(NamedTuple):
 FULL_SYMMETRY = Symmetries(translation=True, rotation=True, permutation=True)
 
 
+Pair = tuple[SpacetimeGraph, Forecast]  # windows and their targets
+Pairs = Iterable[Pair]
+
+
 class Forecaster(Pretrained, nn.Module):
     """Base class of all models; subclass it to give your own the same signature.
 
@@ -84,10 +88,14 @@ class Forecaster(Pretrained, nn.Module):
         """The forecast, and one set of attention maps a block (none without attention)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
-    def calibrate(self, graph: SpacetimeGraph) -> None:
-        """Measure on training graphs what a model wants to know and does not learn.
+    def calibrate(self, train: Pair, val: Pair) -> None:
+        """Measure on windows what a model wants to know and does not learn by gradients.
 
         Called once, before training. Most models want nothing.
+
+        Args:
+            train, val: graphs and their targets, some thousand at most: to measure on, and to
+                choose by.
         """
 
     def anneal(self, used: float) -> bool:
@@ -164,9 +172,6 @@ class Forecaster(Pretrained, nn.Module):
                         f"graph: its {what} is {theirs}, the model's is {ours}; "
                         f"use graph.to({ours!r}) or model.to({theirs!r})."
                     )
-
-
-Pairs = Iterable[tuple[SpacetimeGraph, Forecast]]
 
 
 class ClosedForm(Forecaster):

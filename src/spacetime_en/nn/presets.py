@@ -19,14 +19,16 @@ from spacetime_en.nn.baselines import (
     Parabola,
     StraightLine,
 )
-from spacetime_en.nn.body import Body, parents_of
+from spacetime_en.nn.body import Body
 from spacetime_en.nn.ensemble import FlowEnsemble
 from spacetime_en.nn.estag import ESTAG
 from spacetime_en.nn.flow import Flow
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.kernel import Kernel
 from spacetime_en.nn.lstm import LSTM
 from spacetime_en.nn.ridge import Ridge, SharedRidge
 from spacetime_en.nn.set import SET
+from spacetime_en.nn.tree import parents_of
 
 
 class Preset(NamedTuple):
@@ -55,6 +57,7 @@ PRESETS = {
     "body": Preset(Body, {}),
     "ridge": Preset(Ridge, {}),
     "ridge-shared": Preset(SharedRidge, {}),
+    "kernel": Preset(Kernel, {}),
 }
 
 

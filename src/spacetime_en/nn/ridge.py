@@ -3,7 +3,7 @@
 How far a node gets beyond the straight line is a weighted sum of vectors that turn with the data
 and do not shift with it: past differences x(last) - x(t), offsets from the centroid, and the last
 velocities times the time to the target. The weights are scalars, so that the forecast is
-equivariant whatever they are. (A penalty on them draws it to the straight line, not to rest.)
+equivariant whatever they are.
 """
 
 from __future__ import annotations
@@ -13,15 +13,11 @@ from torch import Tensor, nn
 
 from spacetime_en.errors import InputError
 from spacetime_en.geometry import norm
-from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.etal import AttentionMaps
+from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import (
     FULL_SYMMETRY,
-    ClosedForm,
     Pairs,
     Symmetries,
-    check_ahead,
-    check_frames,
     check_no_box,
     check_no_padding,
     check_nodes,
@@ -29,6 +25,7 @@ from spacetime_en.nn.forecaster import (
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.regression import Regression, Start
 from spacetime_en.nn.state import State, Units
 
 # Penalties relative to the mean square of a vector: from none to all but nothing.
@@ -36,13 +33,13 @@ PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
 MOST = 8_000  # vectors: beyond, the normal equations take gigabytes
 
 
-class _Regression(ClosedForm):
+class _Ridge(Regression):
     """What both forms have in common."""
 
     position: nn.Parameter  # (A, outputs)
     velocity: nn.Parameter
 
-    def vectors(self, graph: SpacetimeGraph, units: Units, state: State) -> Tensor:
+    def vectors(self, start: Start) -> Tensor:
         """The vectors of the regression: (B, N or 1, A, n)."""
         raise NotImplementedError
 
@@ -54,22 +51,9 @@ class _Regression(ClosedForm):
         """F and Y of F w = Y, from vectors and the values (B, N, n) to be met."""
         raise NotImplementedError
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
-        units, state, x, ahead = self._start(graph)
-        vectors = self.vectors(graph, units, state)
-        x = x + ahead + self.weighted(vectors, self.position)
-        v = (ahead + self.weighted(vectors, self.velocity)) / graph.horizon[:, None, None]
-        return units.leave(graph, x, v), ()
-
-    def _start(self, graph: SpacetimeGraph) -> tuple[Units, State, Tensor, Tensor]:
-        """Units, state, the last positions and how far their velocities lead, (B, N, n)."""
-        check_frames(graph, self.settings["frames"])
-        check_ahead(graph)
-        units = Units.of(graph, length=1.0, time=1.0, centred=True)
-        state = units.enter(graph)
-        return units, state, state.x[:, -1], graph.horizon[:, None, None] * state.v[:, -1]
+    def beyond(self, start: Start) -> tuple[Tensor, Tensor]:
+        vectors = self.vectors(start)
+        return self.weighted(vectors, self.position), self.weighted(vectors, self.velocity)
 
     @torch.no_grad()
     def solve(self, train: Pairs, val: Pairs) -> float:
@@ -85,21 +69,14 @@ class _Regression(ClosedForm):
     def _equations(self, pairs: Pairs) -> tuple[_NormalEquations, _NormalEquations]:
         """The normal equations for positions and for velocities, summed over all pairs."""
         both = _NormalEquations(), _NormalEquations()
-        for graph, target in pairs:
-            graph, target = graph.to(torch.float64), target.to(torch.float64)
-            units, state, x, ahead = self._start(graph)
-            vectors = self.vectors(graph, units, state)
-            assert units.origin is not None
-            beyond = (
-                target.x - units.origin[:, 0] - x - ahead,
-                graph.horizon[:, None, None] * target.v - ahead,
-            )
+        for start, beyond in self.examples(pairs):
+            vectors = self.vectors(start)
             for equations, values in zip(both, beyond, strict=True):
                 equations.add(*self.rows(vectors, values))
         return both
 
 
-class Ridge(_Regression):
+class Ridge(_Ridge):
     """Ridge regression for nodes with an identity, as the joints of a body have.
 
     Every node has weights of its own for the vectors of all nodes.
@@ -126,13 +103,13 @@ class Ridge(_Regression):
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=True, rotation=True, permutation=False)
 
-    def vectors(self, graph: SpacetimeGraph, units: Units, state: State) -> Tensor:
-        check_nodes(graph, self.settings["nodes"])
-        check_no_box(graph, "ridge takes offsets from the centroid")
-        x = state.x[:, -1:]  # (B, 1, N, n)
+    def vectors(self, start: Start) -> Tensor:
+        check_nodes(start.graph, self.settings["nodes"])
+        check_no_box(start.graph, "ridge takes offsets from the centroid")
+        x, ahead = start.x.unsqueeze(1), start.ahead.unsqueeze(1)  # (B, 1, N, n)
         offset = x - x.mean(2, keepdim=True)
-        ahead = graph.horizon[:, None, None, None] * state.v[:, -1:]
-        return torch.cat([x - state.x[:, :-1], offset, ahead], dim=1).flatten(1, 2)  # (B, A, n)
+        differences = x - start.state.x[:, :-1]
+        return torch.cat([differences, offset, ahead], dim=1).flatten(1, 2)  # (B, A, n)
 
     def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
         return torch.einsum("bac,an->bnc", vectors, weights)
@@ -141,7 +118,7 @@ class Ridge(_Regression):
         return vectors.mT.flatten(0, 1), values.mT.flatten(0, 1)  # (B n, A), (B n, N)
 
 
-class SharedRidge(_Regression):
+class SharedRidge(_Ridge):
     """Ridge regression for particles: one set of weights for all nodes.
 
     The vectors of a node are its own, their means over all nodes, and means over its neighbours
@@ -163,17 +140,17 @@ class SharedRidge(_Regression):
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def vectors(self, graph: SpacetimeGraph, units: Units, state: State) -> Tensor:
+    def vectors(self, start: Start) -> Tensor:
+        graph = start.graph
         check_no_padding(graph, "ridge takes means over all nodes")
         check_widths(graph, graph.feature_width, self.settings["edge_features"])
-        x = state.x[:, -1:]  # (B, 1, N, n)
-        ahead = graph.horizon[:, None, None, None] * state.v[:, -1:]
-        own = torch.cat([x - state.x[:, :-1], ahead], dim=1).transpose(1, 2)  # (B, N, L, n)
+        x, ahead = start.x.unsqueeze(1), start.ahead.unsqueeze(1)  # (B, 1, N, n)
+        own = torch.cat([x - start.state.x[:, :-1], ahead], dim=1).transpose(1, 2)  # (B, N, L, n)
         means = own.mean(1, keepdim=True).expand_as(own)
         offset = (x - x.mean(2, keepdim=True)).transpose(1, 2)  # (B, N, 1, n)
         if graph.box is not None:  # there is no centroid
             offset = torch.zeros_like(offset)
-        return torch.cat([own, means, offset, _over_edges(graph, units, state)], dim=2)
+        return torch.cat([own, means, offset, _over_edges(graph, start.units, start.state)], dim=2)
 
     def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
         return torch.einsum("bnac,a->bnc", vectors, weights[:, 0])

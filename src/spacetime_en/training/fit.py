@@ -22,8 +22,9 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
 from spacetime_en.data.tasks import Task
+from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError, Interrupted
-from spacetime_en.nn.forecaster import ClosedForm, Forecaster
+from spacetime_en.nn.forecaster import ClosedForm, Forecaster, Pair
 from spacetime_en.progress import silenced
 from spacetime_en.training.batches import Batch, Batches
 from spacetime_en.training.display import Display
@@ -70,9 +71,7 @@ def fit(
     if isinstance(model, ClosedForm):
         return _solve(model, task, settings, keep)
     if state is None and type(model).calibrate is not Forecaster.calibrate:
-        spread = torch.linspace(0, len(task.train) - 1, min(len(task.train), CALIBRATED)).long()
-        parameter = next(model.parameters(), torch.empty(0))
-        model.calibrate(task.train[spread][0].to(parameter.device, parameter.dtype))
+        model.calibrate(_some(task.train, model), _some(task.val, model))
     module = ForecastModule(model, task, settings, state, loggers)
     keeper = _Keeper(keep, settings.save_every)
     shown = [Display(task)] if display else []
@@ -90,6 +89,15 @@ def fit(
     if module.asked_to_stop:  # too late to stop this one, but not what the caller does next
         raise Interrupted
     return module.progress
+
+
+def _some(windows: Windows, model: Forecaster) -> Pair:
+    """Windows and targets for a model to look at before training, from all of the data."""
+    spread = torch.linspace(0, len(windows) - 1, min(len(windows), CALIBRATED)).long()
+    parameter = next(model.parameters(), torch.empty(0))
+    graph, target = windows[spread]
+    place = parameter.device, parameter.dtype
+    return graph.to(*place), target.to(*place)
 
 
 def _solve(

@@ -1,0 +1,192 @@
+"""Kernel regression on whole motions: turned to a template, plain kernel ridge, turned back."""
+
+import pytest
+import torch
+
+from spacetime_en import Forecast, Forecaster, InputError, SpacetimeGraph, build_model
+from spacetime_en.data import load_task
+from spacetime_en.evaluation import run
+from spacetime_en.nn.baselines import StraightLine
+from spacetime_en.nn.kernel import PENALTIES, WIDTHS, Kernel
+from spacetime_en.testing import equivariance_errors
+from spacetime_en.training import fit
+from tests.data.cmu import needs_cmu
+from tests.nn.test_body import MIRROR, bodies
+
+
+def law(graph):
+    """Nodes are drawn to their centroid, the more the faster the first of them is."""
+    tau = graph.horizon[:, None, None]
+    last, v = graph.x[:, -1], graph.v[:, -1]
+    pull = torch.tanh(v[:, :1].square().sum(-1, keepdim=True)) * (last - last.mean(1, keepdim=True))
+    return Forecast(last + tau * v - 0.5 * pull, v - pull / tau)
+
+
+def solved(train, val, **settings):
+    model = build_model("kernel", like=train, **settings).double()
+    model.solve([(train, law(train))], [(val, law(val))])
+    return model
+
+
+def test_as_built_it_is_the_straight_line():
+    graph = bodies()
+    model = build_model("kernel", like=graph).double()
+    torch.testing.assert_close(model(graph).x, StraightLine()(graph).x)
+    torch.testing.assert_close(model(graph).v, StraightLine()(graph).v)
+
+
+@pytest.mark.parametrize("up", [True, False])
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_solved_it_is_equivariant_to_rounding(up, mirrored):
+    train, other = bodies(B=30, up=up), bodies(B=5, seed=1, up=up)
+    model = solved(train, other, mirrored=mirrored)
+    assert (model(other).x - StraightLine()(other).x).abs().max() > 0.01
+    found = equivariance_errors(model, other)
+    assert max(found.translation, found.rotation) < 1e-9
+    assert found.permutation > 1e-3
+
+
+def test_what_one_side_does_the_other_could_do():
+    graph = bodies(B=30)
+    swapped = graph.permute(torch.tensor(MIRROR))
+    for mirrored in (True, False):
+        model = solved(graph, graph, mirrored=mirrored)
+        here, there = model(graph), model(swapped)
+        assert torch.allclose(there.x, here.x[:, MIRROR], atol=1e-10) == mirrored
+
+
+def test_windows_fit_the_template_best_as_they_are_turned():
+    """No other rotation, about up if there is one, brings a window nearer to it."""
+    for up in (True, False):
+        train = bodies(B=30, up=up)
+        model = solved(train, train)
+        start = model.start(train)
+        seen = model._seen(start)
+        turn = model._turn(start, seen, model.template)
+        torch.testing.assert_close(turn @ turn.mT, torch.eye(3).double().expand_as(turn))
+        best = (seen @ turn - model.template).square().sum((1, 2))
+        if up:
+            assert torch.allclose(turn[:, 1], torch.eye(3).double()[0])  # up is the first axis
+        for k in range(20):
+            q = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(k)))[0]
+            if up:
+                angle = torch.linalg.qr(q[1:, 1:])[0]
+                q = torch.block_diag(torch.ones(1, 1), angle)
+            other = (seen @ turn @ q.double() - model.template).square().sum((1, 2))
+            assert (other >= best - 1e-9).all()
+
+
+def test_forecasts_are_those_of_plain_kernel_regression():
+    train, val, test = bodies(B=12), bodies(B=9, seed=1), bodies(B=4, seed=2)
+    model = solved(train, val, mirrored=False)
+
+    def turned(graph):
+        start = model.start(graph)
+        seen = model._seen(start)
+        turn = model._turn(start, seen, model.template)
+        beyond = law(graph).x - StraightLine()(graph).x
+        return (seen @ turn).flatten(1), (beyond @ turn).flatten(1), turn
+
+    (a, y, _), (b, y_val, _), (c, _, turn) = (turned(g) for g in (train, val, test))
+    square = torch.tensor([[float((p - q).square().sum()) for q in a] for p in a])
+    median = square.double().median()
+    found = []
+    for width in WIDTHS:
+        k_train, k_val, k_test = (
+            torch.stack([torch.exp(-(p - a).square().sum(1) / (width * median)) for p in some])
+            for some in (a, b, c)
+        )
+        for penalty in PENALTIES:
+            w = torch.linalg.solve(k_train + penalty * torch.eye(12).double(), y)
+            found.append((float((k_val @ w - y_val).square().mean()), k_test @ w))
+    _, beyond = min(found, key=lambda pair: pair[0])
+    expected = StraightLine()(test).x + beyond.unflatten(1, (8, 3)) @ turn.mT
+    torch.testing.assert_close(model(test).x, expected, rtol=1e-5, atol=1e-6)
+
+
+def gait(B, seed):
+    """Bodies at some phase of a gait, turned anyhow, and what comes next: its third harmonic."""
+    g = torch.Generator().manual_seed(seed)
+    pose, swing, kick = torch.randn(3, 8, 3, generator=torch.Generator().manual_seed(9)).double()
+    phase = 6.3 * torch.rand(B, 1, 1, 1, generator=g, dtype=torch.float64)
+    moments = phase + 0.3 * torch.arange(3).view(3, 1, 1)  # (B, 3, 1, 1)
+    turn = torch.linalg.qr(torch.randn(B, 1, 3, 3, generator=g, dtype=torch.float64))[0]
+    x = (3 * pose + moments.sin() * swing + moments.cos() * kick) @ turn
+    graph = SpacetimeGraph.from_positions(x, horizon=2.0)
+    beyond = ((3 * phase).sin() * swing @ turn)[:, 0]
+    line = StraightLine()(graph)
+    return graph, Forecast(line.x + beyond, line.v + beyond)
+
+
+def test_what_no_weighted_sum_of_vectors_can_say_is_learned():
+    train, val, (graph, target) = gait(100, 0), gait(50, 1), gait(50, 2)
+    beyond = (StraightLine()(graph).x - target.x).square().mean().item()
+    error = {}
+    for name in ("kernel", "ridge"):
+        model = build_model(name, like=graph).double()
+        model.solve([train], [val])
+        error[name] = (model(graph).x - target.x).square().mean().item() / beyond
+    assert error["kernel"] < 1e-3 < 0.5 < error["ridge"]
+
+
+def test_what_was_solved_comes_back_from_disk(tmp_path):
+    graph = bodies(B=9)
+    model = solved(graph, graph)
+    model.save_pretrained(tmp_path / "m")
+    assert torch.equal(Forecaster.from_pretrained(tmp_path / "m").double()(graph).x, model(graph).x)
+
+
+def test_fewer_centres_than_windows_and_more_and_batches_make_little_difference():
+    train, val = bodies(B=60, L=2), bodies(B=30, L=2, seed=1)
+    whole = solved(train, val, centres=120)
+    assert torch.equal(whole(val).x, solved(train, val, centres=500)(val).x)
+    fewer = solved(train, val, centres=100)
+    off = (fewer(val).x - whole(val).x).norm() / (whole(val).x - StraightLine()(val).x).norm()
+    assert 0 < off < 0.5
+    parts = build_model("kernel", like=train, mirrored=False).double()
+    parts.solve([(train[:20], law(train[:20])), (train[20:], law(train[20:]))], [(val, law(val))])
+    at_once = solved(train, val, mirrored=False)
+    torch.testing.assert_close(parts(val).x, at_once(val).x, rtol=1e-5, atol=1e-6)
+
+
+def test_units_change_nothing():
+    train, val = bodies(B=30), bodies(B=9, seed=1)
+    model = solved(train, val)
+    targets = [Forecast(1e-3 * law(g).x, 1e-3 * law(g).v) for g in (train, val)]
+    small = [g.replace(x=1e-3 * g.x, v=1e-3 * g.v) for g in (train, val)]
+    other = build_model("kernel", like=train).double()
+    other.solve([(small[0], targets[0])], [(small[1], targets[1])])
+    torch.testing.assert_close(1e3 * other(small[1]).x, model(val).x, rtol=1e-5, atol=1e-6)
+
+
+def test_bodies_that_do_not_move_stay():
+    graph = bodies()
+    still = graph.replace(x=graph.x[:, :1].expand_as(graph.x), v=torch.zeros_like(graph.v))
+    model = build_model("kernel", like=graph).double()
+    model.solve([(still, Forecast(still.x[:, -1], still.v[:, -1]))] * 2, [(still, law(still))])
+    torch.testing.assert_close(model(still).x, still.x[:, -1])
+
+
+@pytest.mark.parametrize(
+    ("make", "graph", "sentence"),
+    [
+        (lambda: Kernel(8, 4), bodies, r"tied to 4 frames.* has 5"),
+        (lambda: Kernel(9, 5), bodies, "tied to N = 9 nodes"),
+        (lambda: Kernel(8, 5, dims=2), bodies, "tied to n = 2 space dimensions"),
+        (lambda: Kernel(8, 5, up=True), lambda: bodies(up=False), "up direction"),
+        (lambda: Kernel(8, 5), lambda: bodies().replace(box=[40.0] * 3), "box: kernel regression"),
+        (lambda: Kernel(3341, 10), bodies, r"nodes: 3341 nodes .* take fewer"),
+    ],
+)
+def test_graphs_that_it_was_not_built_for_are_refused(make, graph, sentence):
+    with pytest.raises(InputError, match=sentence):
+        make().double()(graph())
+
+
+@needs_cmu
+def test_on_running_people_it_is_as_good_as_promised():
+    task = load_task("mocap-run")
+    model = build_model("kernel", like=task.train[:1][0])
+    fit(model, task)
+    found, _ = run(model, task.test, 100)
+    assert float(found.position.mean()) < 0.18
