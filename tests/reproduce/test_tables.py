@@ -5,9 +5,10 @@ import json
 import pytest
 
 from spacetime_en import InputError
+from spacetime_en.reproduce.columns import Cell, number
 from spacetime_en.reproduce.experiment import _settings, path_of
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
-from spacetime_en.reproduce.tables import Cell, Results, make_tables, number
+from spacetime_en.reproduce.tables import Results, make_tables
 
 SCALE = SCALES["cpu"]
 

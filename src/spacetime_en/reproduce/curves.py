@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import torch
 
 from spacetime_en.nn.presets import build_model
+from spacetime_en.reproduce.columns import ERRORS
 from spacetime_en.reproduce.experiment import Result
 from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
-from spacetime_en.reproduce.tables import ERRORS, TRIVIAL, Results
+from spacetime_en.reproduce.tables import TRIVIAL, Results
 
 SIZES = (5, 20, 30)
 
