@@ -27,7 +27,7 @@ from spacetime_en.nn.forecaster import (
     check_sizes,
 )
 from spacetime_en.nn.kernel import Kernel
-from spacetime_en.nn.state import Units
+from spacetime_en.nn.state import Units, up_of
 from spacetime_en.nn.tree import Tree
 
 ORDERS = 6  # differences over time: velocity, acceleration, jerk, ...
@@ -41,7 +41,6 @@ class Body(Forecaster):
     Args:
         nodes: number N of joints.
         frames: number L of frames, evenly spaced.
-        dims: number n of space dimensions.
         parents: the tree of bones, see :class:`~spacetime_en.nn.tree.Tree`.
         hidden: width of the networks.
         context: principal components of the pose that all bones know.
@@ -51,6 +50,7 @@ class Body(Forecaster):
         memory: share of :class:`~spacetime_en.nn.kernel.Kernel` regression in the forecasts. The
             networks are trained without it: it knows the training windows by heart.
         up: read the direction ``up`` of the graphs.
+        dims: number n of space dimensions, of the memory.
     """
 
     # What is measured on data (see calibrate), and not learned.
@@ -65,7 +65,6 @@ class Body(Forecaster):
         self,
         nodes: int,
         frames: int = 10,
-        dims: int = 3,
         parents: list[int] | None = None,
         hidden: int = 64,
         context: int = 64,
@@ -73,6 +72,7 @@ class Body(Forecaster):
         mirrored: bool = True,
         memory: float = 0.5,
         up: bool = False,
+        dims: int = 3,
     ) -> None:
         super().__init__()
         check_sizes(nodes=nodes, frames=frames, hidden=hidden, context=context)
@@ -134,7 +134,7 @@ class Body(Forecaster):
 
     def _by_networks(self, graph: SpacetimeGraph) -> Forecast:
         """What the networks say, of both sides alike if mirrored."""
-        if not self.settings["mirrored"]:
+        if not (self.settings["mirrored"] and self.tree.has_sides):
             return self._forecast(graph)
         swap = self.tree.mirror
         if self.training:  # half of the bodies, each time others
@@ -174,7 +174,7 @@ class Body(Forecaster):
         if self.memory is not None:
             self.memory.solve([train], [val])
         graph, _ = train
-        if self.settings["mirrored"]:
+        if self.settings["mirrored"] and self.tree.has_sides:
             graph = collate([graph, self.tree.mirrored(graph)])
         _, path, ahead = self._paths(graph)
         place, changes = self._motion(path)
@@ -182,7 +182,8 @@ class Body(Forecaster):
         size = own.square().mean((0, 3)).sqrt()
         size = size + TINY * size.amax(0)  # of the same vector of all bones
         size = torch.where(size > 0, size, 1.0)
-        ratio = (ahead.square().mean() / path.diff(dim=1)[:, -1].square().mean()).sqrt()
+        last = path.diff(dim=1)[:, -1].square().mean().clamp(min=1e-30)  # (0 if nothing moves)
+        ratio = (ahead.square().mean() / last).sqrt()
         order = min(2, self.orders)  # an acceleration, or with two frames the velocity
         theta = self._invariants(own / size.unsqueeze(-1))
         pose = _pose(place, changes, directions)
@@ -240,10 +241,9 @@ class Body(Forecaster):
         bones = path[:, -1, self.tree.at_root]
         directions = bones / bones.norm(dim=-1, keepdim=True).clamp(min=1e-30)
         if self.settings["up"]:
-            if graph.up is None:
-                raise InputError("up: this model was built for graphs with an up direction.")
-            vectors.append(graph.up.unsqueeze(1).expand_as(place))
-            directions = torch.cat([directions, graph.up.unsqueeze(1)], dim=1)
+            up = up_of(graph).unsqueeze(1)
+            vectors.append(up.expand_as(place))
+            directions = torch.cat([directions, up], dim=1)
         return torch.stack(vectors, dim=2), directions
 
     def _invariants(self, vectors: Tensor) -> Tensor:

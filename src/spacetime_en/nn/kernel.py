@@ -7,10 +7,12 @@ function of all that is seen, a sum of Gaussians about training windows, and is 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -24,20 +26,20 @@ from spacetime_en.nn.forecaster import (
     check_sizes,
 )
 from spacetime_en.nn.regression import Regression, Start
+from spacetime_en.nn.state import up_of
 from spacetime_en.nn.tree import Tree
 
 CHANGES = 3.0  # weight of steps from frame to frame beside places, when windows are compared
 WIDTHS = (1.0, 3.0, 10.0, 30.0)  # squared, of the Gaussians, in medians of squared distances
 PENALTIES = tuple(10.0 ** (k / 2) for k in range(-12, 1))
 MOST = 200_000_000  # numbers to keep
-ITERATIONS = 40  # enough for singular values down to a millionth of the largest
+ITERATIONS = 30  # for singular values down to 1e-5 of the largest: less is rounding in float32
+WINDOWS = 20_000  # to fit, at most
 ROUNDS = 10  # of turning windows to their mean
 
 
 class Kernel(Regression):
     """Gaussian kernel regression for nodes with an identity, as the joints of a body have.
-
-    Solving holds all training windows in memory: it is meant for some ten thousand of them.
 
     Args:
         nodes: number N of nodes.
@@ -71,8 +73,9 @@ class Kernel(Regression):
         seen = (frames + 1) * nodes
         if centres * seen * dims > MOST:
             raise InputError(
-                f"nodes: {nodes} nodes and {frames} frames make {seen * dims:,} numbers of each of "
-                f"{centres} windows, too many to compare windows by; take fewer."
+                f"centres: {centres} windows of {nodes} nodes and {frames} frames are "
+                f"{centres * seen * dims:,} numbers, more than {MOST:,}; take fewer windows "
+                "(a body: memory=0)."
             )
         self.register_buffer("template", torch.zeros(seen, dims))
         self.register_buffer("mean", torch.zeros(seen * dims))
@@ -89,9 +92,14 @@ class Kernel(Regression):
     def forecast(
         self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
-        if not self.settings["mirrored"]:
-            return super().forecast(graph, return_attention)
-        return self.tree.both_sides(lambda g: Regression.forecast(self, g, False)[0], graph), ()
+        with _in_full_precision(graph.x.device.type):
+            if not self._sees_sides:
+                return super().forecast(graph, return_attention)
+            return self.tree.both_sides(lambda g: Regression.forecast(self, g, False)[0], graph), ()
+
+    @property
+    def _sees_sides(self) -> bool:
+        return self.settings["mirrored"] and self.tree.has_sides
 
     def beyond(self, start: Start) -> tuple[Tensor, Tensor]:
         seen = self._seen(start)
@@ -115,56 +123,62 @@ class Kernel(Regression):
         """The rotations or reflections after which windows fit the template best, (B, n, n)."""
         if not self.settings["up"]:
             return _nearest_rotation(seen.mT @ template)
-        up = start.graph.up
-        if up is None:
-            raise InputError("up: this model was built for graphs with an up direction.")
         # Up becomes the first axis; what is level decides about the rest.
-        level = seen - (seen @ up.unsqueeze(-1)) * up.unsqueeze(1)
-        cross = level.mT @ torch.cat([torch.zeros_like(template[:, :1]), template[:, 1:]], dim=1)
-        first = cross.new_zeros(cross.shape[-1])
-        first[0] = 1.0
-        weight = cross.square().sum((1, 2), keepdim=True).sqrt().clamp(min=1e-30)
-        return _nearest_rotation(cross + weight * up.unsqueeze(-1) * first)
+        up = up_of(start.graph).unsqueeze(-1)  # (B, n, 1)
+        level = _unit(_level(seen, up).mT @ F.pad(template[:, 1:], (1, 0)))
+        first = F.pad(up.new_ones(1), (0, up.shape[1] - 1))
+        return _nearest_rotation(level + up * first)
 
     @torch.no_grad()
     def solve(self, train: Pairs, val: Pairs) -> float:
-        """Set the weights to the best ones, with width and penalty that are best for `val`."""
-        if self.settings["mirrored"]:
-            train = self._both_sides(train)
-        fitted, chosen_by = self._examples(train), self._examples(val)
+        """Set the weights to the best ones, with width and penalty that are best for `val`.
+
+        Of very many training windows, some are taken, from all of them alike.
+        """
+        val = list(val)
+        fitted, others = self._examples(self._both_sides(train)), self._examples(val)
         template = self._template(fitted)
         turned, values = self._gathered(fitted, template)
-        judged, aims = self._gathered(chosen_by, template)
+        judged, aims = self._gathered(others, template)
+        some = _spread(len(turned), WINDOWS)
+        turned, values = turned[some], [y[some] for y in values]
         mean = turned.mean(0)
-        chosen = torch.linspace(0, len(turned) - 1, min(len(turned), len(self.centres))).long()
-        centres = turned[chosen] - mean
-        median = gaps(centres, centres).median().clamp(min=1e-30)
-        best: tuple[float, list[Tensor], Tensor] = (torch.inf, [], median)
-        for width in (w * median for w in WIDTHS):
+        centres = turned[_spread(len(turned), len(self.centres))] - mean
+        best: tuple[float, list[Tensor], Tensor] | None = None
+        for width in _typical_gap(centres, turned) * torch.tensor(WIDTHS):
             basis = _Basis(centres, width)
-            f, f_val = basis(turned - mean), basis(judged - mean)
-            found = [_ridge(f, y, f_val, aim) for y, aim in zip(values, aims, strict=True)]
-            if found[0][0] < best[0]:
+            found = _ridge(basis(turned - mean), values, basis(judged - mean), aims)
+            if best is None or found[0][0] < best[0]:
                 best = (found[0][0], [basis.back @ w for _, w in found], width)
-        error, weights, width = best
+        assert best is not None
+        _, weights, width = best
         for parameter, w in zip((self.position, self.velocity), weights, strict=True):
             parameter.zero_()[: len(w)] = w.to(parameter)
         self.centres.zero_()[: len(centres)] = centres
         for name, value in {"template": template, "mean": mean, "width": width}.items():
             self.get_buffer(name).copy_(value)
-        return error
+        return self._error(val)
+
+    def _error(self, pairs: Pairs) -> float:
+        """The mean squared position error of the forecasts."""
+        square, count = 0.0, 0
+        for graph, target in pairs:
+            off = self(graph.to(self.position.dtype)).x.to(target.x) - target.x
+            square, count = square + float(off.square().sum()), count + off.numel()
+        return square / count
 
     def _both_sides(self, pairs: Pairs) -> Pairs:
         for graph, target in pairs:
             yield graph, target
-            yield self.tree.mirrored(graph), target.permute(self.tree.mirror)
+            if self._sees_sides:
+                yield self.tree.mirrored(graph), target.permute(self.tree.mirror)
 
     def _examples(self, pairs: Pairs) -> list[_Example]:
         return [_Example(start, self._seen(start), *b) for start, b in self.examples(pairs)]
 
     def _template(self, examples: list[_Example]) -> Tensor:
         """The mean of the windows, turned until they fit it, (A, n)."""
-        template = examples[0].seen[0]
+        template = max((self._fullest(e) for e in examples), key=lambda pair: pair[0])[1]
         for _ in range(ROUNDS):
             total = torch.zeros_like(template)
             for start, seen, *_ in examples:
@@ -172,16 +186,31 @@ class Kernel(Regression):
             template = total / sum(len(example.seen) for example in examples)
         return template
 
-    def _gathered(
-        self, examples: list[_Example], template: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def _fullest(self, example: _Example) -> tuple[float, Tensor]:
+        """The window that is extended in most directions, and how far in the least of them.
+
+        A window that is flat says nothing about how to turn others across.
+        """
+        start, seen, *_ = example
+        if not self.settings["up"]:
+            least = torch.linalg.svdvals(seen)[:, -1]
+            return float(least.max()), seen[least.argmax()]
+        up = up_of(start.graph).unsqueeze(-1)
+        sizes = torch.linalg.svdvals(_level(seen, up))
+        least = sizes[:, min(sizes.shape[1] - 1, max(0, seen.shape[-1] - 2))]
+        best = int(least.argmax())
+        axes, _ = torch.linalg.qr(torch.cat([up[best], torch.eye(len(up[best])).to(up)], dim=1))
+        axes = axes * torch.where((axes[:, :1] * up[best]).sum() < 0, -1.0, 1.0)
+        return float(least[best]), seen[best] @ axes  # up is the first axis
+
+    def _gathered(self, examples: list[_Example], template: Tensor) -> tuple[Tensor, list[Tensor]]:
         """All windows turned, (W, A n), and what lay beyond the line, for x and v, (W, N n)."""
         parts = []
-        for start, seen, x, v in examples:
+        for start, seen, *beyond in examples:
             turn = self._turn(start, seen, template)
-            parts.append([(vectors @ turn).flatten(1) for vectors in (seen, x, v)])
-        turned, x, v = (torch.cat(part) for part in zip(*parts, strict=True))
-        return turned, (x, v)
+            parts.append([(vectors @ turn).flatten(1) for vectors in (seen, *beyond)])
+        turned, *values = (torch.cat(part) for part in zip(*parts, strict=True))
+        return turned, values
 
 
 class _Example(NamedTuple):
@@ -214,16 +243,36 @@ class _Basis:
         return functions
 
 
-def _ridge(f: Tensor, y: Tensor, f_val: Tensor, y_val: Tensor) -> tuple[float, Tensor]:
-    """The lowest error on the second set of any penalty, and the weights that have it."""
+def _ridge(
+    f: Tensor, values: list[Tensor], f_val: Tensor, aims: list[Tensor]
+) -> list[tuple[float, Tensor]]:
+    """For each kind of values the lowest error of any penalty on `f_val`, and its weights."""
     size, axes = torch.linalg.eigh(f.mT @ f)
-    fy, turned = axes.mT @ (f.mT @ y), f_val @ axes
-    found = []
-    for penalty in PENALTIES:
-        w = fy / (size.clamp(min=0) + penalty)[:, None]
-        found.append((float((turned @ w - y_val).square().mean()), w))
-    error, w = min(found, key=lambda pair: pair[0])
-    return error, axes @ w
+    f, f_val = f @ axes, f_val @ axes
+    best = []
+    for y, aim in zip(values, aims, strict=True):
+        fy = f.mT @ y
+        weights = [fy / (size.clamp(min=0) + p)[:, None] for p in PENALTIES]
+        errors = torch.stack([(f_val @ w - aim).square().mean() for w in weights])
+        if not errors.isfinite().any():
+            raise InputError("targets: kernel regression found no finite error; look for NaN.")
+        least = int(errors.nan_to_num(torch.inf).argmin())
+        best.append((float(errors[least]), axes @ weights[least]))
+    return best
+
+
+def _typical_gap(centres: Tensor, windows: Tensor) -> Tensor:
+    """The median of the squared distances of centres, or something if most are the same."""
+    rows, columns = torch.triu_indices(len(centres), len(centres), offset=1)
+    least = 1e-3 * windows.square().sum(1).mean().clamp(min=1e-30)
+    if len(rows) == 0:
+        return least
+    return gaps(centres, centres)[rows, columns].median().clamp(min=least)
+
+
+def _spread(count: int, most: int) -> Tensor:
+    """At most so many places, from all of them alike."""
+    return torch.linspace(0, count - 1, min(count, most)).long()
 
 
 def gaussians(windows: Tensor, centres: Tensor, width: Tensor) -> Tensor:
@@ -238,13 +287,30 @@ def gaps(a: Tensor, b: Tensor) -> Tensor:
     return (squares - 2 * a @ b.mT).clamp(min=0.0)
 
 
+def _level(vectors: Tensor, up: Tensor) -> Tensor:
+    """Vectors (B, A, n) less what of them points along up, (B, n, 1)."""
+    return vectors - (vectors @ up) * up.mT
+
+
+def _unit(m: Tensor) -> Tensor:
+    """Matrices (B, n, n) over their size; 0 stays 0."""
+    m = m / m.abs().amax((1, 2), keepdim=True).clamp(min=1e-30)  # (squares would overflow)
+    return m / m.square().sum((1, 2), keepdim=True).sqrt().clamp(min=1e-30)
+
+
 def _nearest_rotation(m: Tensor) -> Tensor:
     """U V^T of m = U S V^T, (B, n, n): of m = A^T B, what turns A into B (Schoenemann 1966).
 
-    By Newton and Schulz's iteration, x (3 - x^T x) / 2, which takes all singular values to 1 and
-    keeps those that are 0: what has no direction is given none, where U and V would be arbitrary.
+    By Newton and Schulz's iteration, x (3 - x^T x) / 2, which takes singular values to 1, but not
+    those that are 0: what has no direction is given none, where U and V would be arbitrary.
     """
-    x = m / m.square().sum((1, 2), keepdim=True).sqrt().clamp(min=1e-30)
+    x = _unit(m)
     for _ in range(ITERATIONS):
         x = 1.5 * x - 0.5 * x @ (x.mT @ x)
     return x
+
+
+def _in_full_precision(device: str) -> AbstractContextManager[None]:
+    """Mixed precision is not for sums of large weights of both signs."""
+    mixed = torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if mixed else nullcontext()

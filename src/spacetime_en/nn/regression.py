@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import ClosedForm, Pairs, check_ahead, check_frames
@@ -63,9 +64,13 @@ class Regression(ClosedForm):
 
     def examples(self, pairs: Pairs) -> Iterator[tuple[Start, tuple[Tensor, Tensor]]]:
         """Windows and what truly lay beyond their straight lines, in double precision."""
+        empty = True
         for graph, target in pairs:
+            empty = False
             graph, target = graph.to(torch.float64), target.to(torch.float64)
             start = self.start(graph)
             x, v = start.units.seen(target)
             horizon = graph.horizon[:, None, None]
             yield start, (x - start.x - start.ahead, horizon * v - start.ahead)
+        if empty:
+            raise InputError("windows: expected some to fit and some to choose by, found none.")

@@ -108,19 +108,24 @@ class Units(NamedTuple):
         return x / self.length, forecast.v * (self.time / self.length)
 
 
-def with_up(state: State, graph: SpacetimeGraph) -> tuple[State, Tensor]:
-    """What a graph's direction says of its nodes: how high they are, and how fast they rise.
-
-    Returns: the state with d + 2 features, and the direction as (B, 1, 1, n).
-    """
+def up_of(graph: SpacetimeGraph) -> Tensor:
+    """The direction of a graph that must have one, (B, n)."""
     if graph.up is None:
         raise InputError(
             "up: this model was built for data with an up direction, the graph has none; give "
             "SpacetimeGraph(..., up=...), or build the model without."
         )
+    return graph.up
+
+
+def with_up(state: State, graph: SpacetimeGraph) -> tuple[State, Tensor]:
+    """What a graph's direction says of its nodes: how high they are, and how fast they rise.
+
+    Returns: the state with d + 2 features, and the direction as (B, 1, 1, n).
+    """
+    up = up_of(graph)[:, None, None]
     if graph.box is not None:
         raise InputError("box: heights have no meaning in a periodic box; leave up or box out.")
-    up = graph.up[:, None, None]
     rises = [(t * up).sum(-1, keepdim=True) for t in (state.x, state.v)]
     return state._replace(h=torch.cat([state.h, *rises], dim=-1)), up
 

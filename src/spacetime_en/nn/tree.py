@@ -75,6 +75,11 @@ class Tree(nn.Module):
         for a, b in zip(*pairs, strict=True):
             self._swap(a, b)
 
+    @property
+    def has_sides(self) -> bool:
+        """Whether there is anything to mirror."""
+        return self.mirror != list(range(len(self.mirror)))
+
     def mirrored(self, graph: SpacetimeGraph) -> SpacetimeGraph:
         """Bodies whose left limbs move as the right ones did, and the other way round."""
         swap = self.mirror
