@@ -52,7 +52,7 @@ class Kernel(Regression):
         up: turn windows about the direction ``up`` of the graphs only.
     """
 
-    template: Tensor  # (A, n)
+    template: Tensor  # of the A = (L + 1) N vectors of a window, (A, n)
     mean: Tensor  # of the turned windows, (A n)
     centres: Tensor  # turned windows less their mean, (C, A n)
     width: Tensor  # squared, of the Gaussians
