@@ -374,6 +374,19 @@ def test_the_loss_is_0_for_the_truth_and_grows_with_the_error(L, used):
         assert none[0] < some[0] < more[0]
 
 
+def test_where_nothing_can_be_predicted_a_fifth_of_the_windows_still_counts():
+    graph = particles(B=10, L=1, horizon=2.0)
+    model = flow(law=False)
+    model.anneal(1.0)
+    with torch.no_grad():
+        truth = model(graph)
+    off = torch.arange(1.0, 11.0, dtype=torch.float64)[:, None, None]
+    losses = model.losses(graph, Forecast(truth.x + 1e3 * off, truth.v), 1.0)
+    assert (losses <= 0.5).sum() == 2
+    assert losses[2:].min() > 0.5
+    assert losses.max() < 0.98
+
+
 def test_outliers_do_not_decide_the_direction_of_a_step():
     graph = particles(B=8, L=1, horizon=2.0)
     model = flow(law=False)

@@ -38,6 +38,7 @@ SMOOTH = 0.3  # share of the training with equal steps
 HARD = 0.7  # share after which forces are softened no more
 SOFT = 0.5, 1e-3  # softening at the start and at the end, in the model's units of length
 OUTLIER = 0.3, 3e-3  # errors, relative to the straight line's, beyond which windows count less
+COUNTED = 0.2  # share of the windows of a batch that count whatever their errors are
 STEEPEST = 3.0  # gradient of a system relative to the steepest that its loss can have
 MOST = 150, 4000  # steps of a system in training, and in use
 
@@ -215,7 +216,7 @@ class Flow(Forecaster):
         error = self.distance(end, aim, start.node_mask, alpha) / size
         if not late:
             return (error + 1e-5).sqrt()
-        limit = error.detach().median().clamp(min=limit)  # half of the windows always count
+        limit = error.detach().quantile(COUNTED).clamp(min=limit)
         return error / (error + limit)
 
     def _beyond_line(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
