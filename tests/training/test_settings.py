@@ -55,6 +55,7 @@ def test_every_trainable_preset_has_the_papers_settings():
         "body",
         "ridge",
         "ridge-shared",
+        "kernel",
     }
     assert PAPER["set"] == {"lr": 4.45e-5, "batch_size": 100}
     assert PAPER["linear"]["weight_decay"] == 1e-6
