@@ -30,7 +30,7 @@ def show(report: dict[str, Any], console: Console) -> None:
         cells = [row[what][c] for what in ("position_mse", "velocity_mse") for c in COLUMNS]
         table.add_row(
             name.replace("_", " "),
-            *(f"{cell:.4g}" if cell >= 1e-4 else f"{cell:.1e}" for cell in cells),
+            *(f"{cell:.4g}" if cell >= 1e-3 else f"{cell:.2e}" for cell in cells),
         )
     console.print(table)
     found = ", ".join(f"{k} {v:.1e}" for k, v in report["equivariance_error"].items())
