@@ -111,3 +111,8 @@ def _ragged(name: str, found: str) -> InputError:
         f"found {found}; build one graph each and join them with spacetime_en.collate, which pads "
         "and sets the masks."
     )
+
+
+def evenly(count: int, most: int) -> Tensor:
+    """At most `most` of the places 0, ..., count - 1, from all of them alike."""
+    return torch.linspace(0, count - 1, min(count, most)).long()

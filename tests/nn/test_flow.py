@@ -374,12 +374,17 @@ def test_the_loss_is_0_for_the_truth_and_grows_with_the_error(L, used):
         assert none[0] < some[0] < more[0]
 
 
-def test_where_nothing_can_be_predicted_a_fifth_of_the_windows_still_counts():
-    graph = particles(B=10, L=1, horizon=2.0)
+def at_the_end(B):
+    """A model in the last stage of its training, graphs of one frame, and its forecasts."""
+    graph = particles(B=B, L=1, horizon=2.0)
     model = flow(law=False)
     model.anneal(1.0)
     with torch.no_grad():
-        truth = model(graph)
+        return model, graph, model(graph)
+
+
+def test_where_nothing_can_be_predicted_a_fifth_of_the_windows_still_counts():
+    model, graph, truth = at_the_end(B=10)
     off = torch.arange(1.0, 11.0, dtype=torch.float64)[:, None, None]
     losses = model.losses(graph, Forecast(truth.x + 1e3 * off, truth.v), 1.0)
     assert (losses <= 0.5).sum() == 2
@@ -388,11 +393,7 @@ def test_where_nothing_can_be_predicted_a_fifth_of_the_windows_still_counts():
 
 
 def test_outliers_do_not_decide_the_direction_of_a_step():
-    graph = particles(B=8, L=1, horizon=2.0)
-    model = flow(law=False)
-    model.anneal(1.0)
-    with torch.no_grad():
-        truth = model(graph)
+    model, graph, truth = at_the_end(B=8)
     far = Forecast(truth.x + 0.1 * torch.randn_like(truth.x), truth.v)
     far.x[0] *= 1e3
 

@@ -16,6 +16,7 @@ from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import (
+    NAMED_NODES,
     Forecaster,
     Pair,
     Symmetries,
@@ -79,7 +80,7 @@ class Body(Forecaster):
         check_share(dropout=dropout, memory=memory)
         if frames < 2:
             raise InputError("frames: a body needs at least two, to see how it moves.")
-        tree = Tree(parents, nodes)
+        tree = Tree(parents, nodes, mirrored)
         orders = min(ORDERS, frames - 1)
         own = 1 + orders + 2 * (1 + min(FAMILY, orders)) + min(FAMILY, orders) + up
         self.count = own + len(tree.at_root) + up  # vectors of a bone
@@ -120,7 +121,7 @@ class Body(Forecaster):
 
     @property
     def symmetries(self) -> Symmetries:
-        return Symmetries(translation=True, rotation=True, permutation=False)
+        return NAMED_NODES
 
     def forecast(
         self, graph: SpacetimeGraph, return_attention: bool
@@ -134,16 +135,14 @@ class Body(Forecaster):
 
     def _by_networks(self, graph: SpacetimeGraph) -> Forecast:
         """What the networks say, of both sides alike if mirrored."""
-        if not (self.settings["mirrored"] and self.tree.has_sides):
-            return self._forecast(graph)
-        swap = self.tree.mirror
-        if self.training:  # half of the bodies, each time others
-            coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None]
-            swapped = torch.where(coin.unsqueeze(1), graph.x[:, :, swap], graph.x)
-            found = self._forecast(graph._replace(x=swapped))
-            back = (torch.where(coin, t[:, swap], t) for t in (found.x, found.v))
-            return Forecast(*back)
-        return self.tree.both_sides(self._forecast, graph)
+        if not (self.training and self.tree.has_sides):
+            return self.tree.both_sides(self._forecast, graph)
+        swap = self.tree.mirror  # half of the bodies, each time others
+        coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None]
+        swapped = torch.where(coin.unsqueeze(1), graph.x[:, :, swap], graph.x)
+        found = self._forecast(graph._replace(x=swapped))
+        back = (torch.where(coin, t[:, swap], t) for t in (found.x, found.v))
+        return Forecast(*back)
 
     def _forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, path, ahead = self._paths(graph)
@@ -174,7 +173,7 @@ class Body(Forecaster):
         if self.memory is not None:
             self.memory.solve([train], [val])
         graph, _ = train
-        if self.settings["mirrored"] and self.tree.has_sides:
+        if self.tree.has_sides:
             graph = collate([graph, self.tree.mirrored(graph)])
         _, path, ahead = self._paths(graph)
         place, changes = self._motion(path)

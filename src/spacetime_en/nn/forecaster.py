@@ -32,6 +32,7 @@ class Symmetries(NamedTuple):
 
 
 FULL_SYMMETRY = Symmetries(translation=True, rotation=True, permutation=True)
+NAMED_NODES = FULL_SYMMETRY._replace(permutation=False)  # such as the joints of a body
 
 
 Pair = tuple[SpacetimeGraph, Forecast]  # windows and their targets

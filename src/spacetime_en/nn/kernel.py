@@ -16,8 +16,10 @@ from torch.nn import functional as F
 
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.metrics import mse
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import (
+    NAMED_NODES,
     Pairs,
     Symmetries,
     check_dims,
@@ -28,6 +30,7 @@ from spacetime_en.nn.forecaster import (
 from spacetime_en.nn.regression import Regression, Start
 from spacetime_en.nn.state import up_of
 from spacetime_en.nn.tree import Tree
+from spacetime_en.tensors import evenly
 
 CHANGES = 3.0  # weight of steps from frame to frame beside places, when windows are compared
 WIDTHS = (1.0, 3.0, 10.0, 30.0)  # squared, of the Gaussians, in medians of squared distances
@@ -69,7 +72,7 @@ class Kernel(Regression):
     ) -> None:
         super().__init__()
         check_sizes(nodes=nodes, frames=frames, dims=dims, centres=centres)
-        self.tree = Tree(parents, nodes)
+        self.tree = Tree(parents, nodes, mirrored)
         seen = (frames + 1) * nodes
         if centres * seen * dims > MOST:
             raise InputError(
@@ -87,19 +90,13 @@ class Kernel(Regression):
 
     @property
     def symmetries(self) -> Symmetries:
-        return Symmetries(translation=True, rotation=True, permutation=False)
+        return NAMED_NODES
 
     def forecast(
         self, graph: SpacetimeGraph, return_attention: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
         with _in_full_precision(graph.x.device.type):
-            if not self._sees_sides:
-                return super().forecast(graph, return_attention)
             return self.tree.both_sides(lambda g: Regression.forecast(self, g, False)[0], graph), ()
-
-    @property
-    def _sees_sides(self) -> bool:
-        return self.settings["mirrored"] and self.tree.has_sides
 
     def beyond(self, start: Start) -> tuple[Tensor, Tensor]:
         seen = self._seen(start)
@@ -140,12 +137,14 @@ class Kernel(Regression):
         template = self._template(fitted)
         turned, values = self._gathered(fitted, template)
         judged, aims = self._gathered(others, template)
-        some = _spread(len(turned), WINDOWS)
+        some = evenly(len(turned), WINDOWS)
         turned, values = turned[some], [y[some] for y in values]
         mean = turned.mean(0)
-        centres = turned[_spread(len(turned), len(self.centres))] - mean
+        centres = turned[evenly(len(turned), len(self.centres))] - mean
         best: tuple[float, list[Tensor], Tensor] | None = None
-        for width in _typical_gap(centres, turned) * torch.tensor(WIDTHS):
+        gap = _typical_gap(centres, turned)
+        for share in WIDTHS:
+            width = share * gap
             basis = _Basis(centres, width)
             found = _ridge(basis(turned - mean), values, basis(judged - mean), aims)
             if best is None or found[0][0] < best[0]:
@@ -161,16 +160,13 @@ class Kernel(Regression):
 
     def _error(self, pairs: Pairs) -> float:
         """The mean squared position error of the forecasts."""
-        square, count = 0.0, 0
-        for graph, target in pairs:
-            off = self(graph.to(self.position.dtype)).x.to(target.x) - target.x
-            square, count = square + float(off.square().sum()), count + off.numel()
-        return square / count
+        found = ((self(graph.to(self.position.dtype)), target) for graph, target in pairs)
+        return float(torch.cat([mse(end.x.to(target.x), target.x) for end, target in found]).mean())
 
     def _both_sides(self, pairs: Pairs) -> Pairs:
         for graph, target in pairs:
             yield graph, target
-            if self._sees_sides:
+            if self.tree.has_sides:
                 yield self.tree.mirrored(graph), target.permute(self.tree.mirror)
 
     def _examples(self, pairs: Pairs) -> list[_Example]:
@@ -268,11 +264,6 @@ def _typical_gap(centres: Tensor, windows: Tensor) -> Tensor:
     if len(rows) == 0:
         return least
     return gaps(centres, centres)[rows, columns].median().clamp(min=least)
-
-
-def _spread(count: int, most: int) -> Tensor:
-    """At most so many places, from all of them alike."""
-    return torch.linspace(0, count - 1, min(count, most)).long()
 
 
 def gaussians(windows: Tensor, centres: Tensor, width: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from spacetime_en.geometry import norm
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import (
     FULL_SYMMETRY,
+    NAMED_NODES,
     Pairs,
     Symmetries,
     check_no_box,
@@ -101,7 +102,7 @@ class Ridge(_Ridge):
 
     @property
     def symmetries(self) -> Symmetries:
-        return Symmetries(translation=True, rotation=True, permutation=False)
+        return NAMED_NODES
 
     def vectors(self, start: Start) -> Tensor:
         check_nodes(start.graph, self.settings["nodes"])

@@ -18,12 +18,13 @@ class Tree(nn.Module):
         parents: for every joint the one that its bone comes from; that of the root, joint 0, is
             itself. None: there are no bones, every node stands by itself.
         nodes: number N of joints.
+        mirrored: what the two sides have twice may be swapped; otherwise there are no sides.
     """
 
     inner: Tensor  # 1 for joints that hang on another, 0 for roots, (N, 1)
     ways: Tensor  # 1 where a bone is on the way from the root to a joint, (joints, bones)
 
-    def __init__(self, parents: Sequence[int] | None, nodes: int) -> None:
+    def __init__(self, parents: Sequence[int] | None, nodes: int, mirrored: bool = True) -> None:
         super().__init__()
         self.parents = list(range(nodes)) if parents is None else [int(p) for p in parents]
         if len(self.parents) != nodes or not all(0 <= p < nodes for p in self.parents):
@@ -42,7 +43,7 @@ class Tree(nn.Module):
         self.register_buffer("inner", inner, persistent=False)
         self.register_buffer("ways", ways, persistent=False)
         self.mirror = list(range(nodes))
-        for joint in range(nodes):
+        for joint in range(nodes) if mirrored else ():
             self._pair(joint)
 
     def _way(self, joint: int) -> list[int]:
@@ -88,7 +89,9 @@ class Tree(nn.Module):
     def both_sides(
         self, model: Callable[[SpacetimeGraph], Forecast], graph: SpacetimeGraph
     ) -> Forecast:
-        """The mean of a model's forecasts for bodies and for the mirrored ones."""
+        """The mean of a model's forecasts for bodies and, if there are sides, mirrored ones."""
+        if not self.has_sides:
+            return model(graph)
         here, there = model(graph), model(self.mirrored(graph)).permute(self.mirror)
         return Forecast((here.x + there.x) / 2, (here.v + there.v) / 2)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.tensors import evenly
 from spacetime_en.testing import Model
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
         count: how many.
     Returns: `path`.
     """
-    spread = torch.linspace(0, len(task.test) - 1, min(count, len(task.test))).long()
+    spread = evenly(len(task.test), count)
     graph, target = task.test[spread.tolist()]
     figure = new_figure(9.5, 6.2)
     figure.suptitle(f"{task.label}: observed frames (lines) and targets (stars)", fontsize=11)

@@ -26,6 +26,7 @@ from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.nn.forecaster import ClosedForm, Forecaster, Pair
 from spacetime_en.progress import silenced
+from spacetime_en.tensors import evenly
 from spacetime_en.training.batches import Batch, Batches
 from spacetime_en.training.display import Display
 from spacetime_en.training.module import ForecastModule, Progress, State
@@ -93,9 +94,8 @@ def fit(
 
 def _some(windows: Windows, model: Forecaster) -> Pair:
     """Windows and targets for a model to look at before training, from all of the data."""
-    spread = torch.linspace(0, len(windows) - 1, min(len(windows), CALIBRATED)).long()
     parameter = next(model.parameters(), torch.empty(0))
-    graph, target = windows[spread]
+    graph, target = windows[evenly(len(windows), CALIBRATED)]
     place = parameter.device, parameter.dtype
     return graph.to(*place), target.to(*place)
 
