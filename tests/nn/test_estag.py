@@ -1,10 +1,12 @@
 """ESTAG: Fourier features over time, space and time in turn, equivariant pooling."""
 
+import itertools
+
 import pytest
 import torch
 
 from spacetime_en import InputError, build_model
-from spacetime_en.nn.estag import FourierFeatures, TemporalModule
+from spacetime_en.nn.estag import FourierFeatures, SpatialModule, TemporalModule
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from spacetime_en.testing import assert_equivariant
 from tests.helpers import assert_lively, liven, masked, particles, random_neighbours
@@ -48,6 +50,28 @@ def test_the_features_are_those_of_the_discrete_fourier_transform(L):
                     product = (own * f[b, k, j].conj()).sum().abs()
                     expected = w[b, i, k] * w[b, j, k] * product
                     assert torch.isclose(a[b, 0, i, j, k], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_spatial_module_is_its_equation():
+    graph = particles()
+    B, L, N, _ = graph.x.shape
+    module = SpatialModule(6, 2).double()
+    torch.nn.init.normal_(module.phi_x[2].weight)
+    h = torch.randn(B, L, N, 6, dtype=torch.float64)
+    a = torch.randn(B, L, N, N, 2, dtype=torch.float64)
+    with torch.no_grad():
+        new_h, new_x = module(h, graph.x, a, Neighbourhood.of(graph))
+        for b, t, i in itertools.product(range(B), range(L), range(N)):
+            message, place = torch.zeros(6, dtype=torch.float64), graph.x[b, t, i].clone()
+            for j in set(range(N)) - {i}:
+                x_ij = graph.x[b, t, i] - graph.x[b, t, j]
+                numbers = torch.cat([x_ij.square().sum()[None], a[b, t, i, j]])
+                m = module.phi_m(torch.cat([h[b, t, i], h[b, t, j], numbers]))
+                message += m
+                place += x_ij * module.phi_x(m) / (N - 1)
+            feature = h[b, t, i] + module.phi_h(torch.cat([h[b, t, i], message]))
+            assert torch.allclose(new_h[b, t, i], feature)
+            assert torch.allclose(new_x[b, t, i], place)
 
 
 def test_the_temporal_module_is_its_equation_and_knows_no_later_frame():

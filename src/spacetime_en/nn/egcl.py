@@ -51,6 +51,68 @@ class Embedding(NamedTuple):
         return weight @ self.embed.weight, torch.addmv(bias, weight, self.embed.bias)
 
 
+def convolve(
+    phi_e: nn.Sequential,
+    phi_x: nn.Sequential,
+    phi_h: nn.Sequential,
+    h: Tensor,
+    s_ij: Tensor,
+    x_ij: Tensor,
+    neighbourhood: Neighbourhood,
+    embedding: Embedding | None = None,
+) -> tuple[Tensor, Tensor]:
+    """sum_j x_ij phi_x(m_ij) and phi_h(h_i, sum_j m_ij), where m_ij = phi_e(h_i, h_j, s_ij).
+
+    Args:
+        h: (B, L, N, width).
+        s_ij: the numbers of an edge, (B, L, N, K, c).
+        x_ij: (B, L, N, K, n).
+        embedding: where h comes from, if from fewer numbers.
+    Returns: (B, L, N, n) and (B, L, N, width).
+    """
+    if not is_ordinary(phi_e, phi_x, phi_h):
+        return _as_written(phi_e, phi_x, phi_h, h, s_ij, x_ij, neighbourhood)
+    # From the weights: an MLP of several arguments begins with a sum of Linears.
+    in_e, in_h = linear_at(phi_e, 0), linear_at(phi_h, 0)
+    width = h.shape[-1]
+    of_i, of_j, of_s = in_e.weight.split([width, width, in_e.in_features - 2 * width], dim=1)
+    of_h, of_m = in_h.weight.split([width, width], dim=1)
+    if embedding is None:
+        p, q = F.linear(h, of_i, in_e.bias).flatten(0, 2), F.linear(h, of_j).flatten(0, 2)
+        hidden = F.linear(h, of_h, in_h.bias)
+    else:
+        # theta_i and theta_j join the few numbers of the edge.
+        theta = embedding.theta
+        theta_i = theta.unsqueeze(3).expand(*s_ij.shape[:4], -1)
+        s_ij = torch.cat([theta_i, neighbourhood.gather(theta), s_ij], dim=-1)
+        of_theta_i, bias = embedding.fold(of_i, in_e.bias)
+        of_theta_j, bias = embedding.fold(of_j, bias)
+        of_s = torch.cat([of_theta_i, of_theta_j, of_s], dim=1)
+        p, q = bias.unsqueeze(0), bias.new_empty(0, width)
+        hidden = F.linear(theta, *embedding.fold(of_h, in_h.bias))
+    w2, wx, u = linear_at(phi_e, 2), linear_at(phi_x, 0), linear_at(phi_x, 2)
+    weights = Weights(of_s, w2.weight, w2.bias, wx.weight, wx.bias, u.weight)
+    m_i, pull = summed_messages(p, q, neighbourhood.edges(s_ij, x_ij), weights)  # (BLN, ...)
+    hidden = hidden + F.linear(m_i.view_as(h), of_m)
+    return pull.unflatten(0, h.shape[:3]), phi_h[2](F.silu(hidden))
+
+
+def _as_written(
+    phi_e: nn.Sequential,
+    phi_x: nn.Sequential,
+    phi_h: nn.Sequential,
+    h: Tensor,
+    s_ij: Tensor,
+    x_ij: Tensor,
+    neighbourhood: Neighbourhood,
+) -> tuple[Tensor, Tensor]:
+    h_i, h_j = h.unsqueeze(3).expand(*s_ij.shape[:4], -1), neighbourhood.gather(h)
+    m_ij = phi_e(torch.cat([h_i, h_j, s_ij], dim=-1))  # (B, L, N, K, width)
+    mask = neighbourhood.mask.unsqueeze(-1)
+    pull = (x_ij * phi_x(m_ij) * mask).sum(3)
+    return pull, phi_h(torch.cat([h, (m_ij * mask).sum(3)], dim=-1))
+
+
 class EGCL(nn.Module):
     """Equivariant graph convolutional layer (Eq. 2), on every frame with the same weights.
 
@@ -65,7 +127,6 @@ class EGCL(nn.Module):
         self, width: int, edge_channels: int, residual: bool = True, up: bool = False
     ) -> None:
         super().__init__()
-        self.width = width
         self.residual = residual
         self.phi_e = nn.Sequential(*mlp(2 * width + 1 + edge_channels, width, width), nn.SiLU())
         self.phi_v = mlp(width, width, 1)
@@ -98,64 +159,22 @@ class EGCL(nn.Module):
         """
         x_ij = neighbourhood.differences(x)  # (B, L, N, K, n)
         s_ij = torch.cat([x_ij.square().sum(-1, keepdim=True), a], dim=-1)
-        if is_ordinary(self.phi_e, self.phi_v, self.phi_x, self.phi_h):
-            phi_v, pull, update = self._quickly(h, s_ij, x_ij, neighbourhood, embedding)
-        else:
-            phi_v, pull, update = self._as_written(h, s_ij, x_ij, neighbourhood)
-        v = phi_v * v + neighbourhood.normaliser * pull
+        pull, update = convolve(
+            self.phi_e, self.phi_x, self.phi_h, h, s_ij, x_ij, neighbourhood, embedding
+        )
+        v = self._phi_v(h, embedding) * v + neighbourhood.normaliser * pull
         if self.phi_u is not None:
             assert up is not None
             v = v + self.phi_u(h) * up
         x = x + v
         return h + update if self.residual else update, x, v
 
-    def _as_written(
-        self, h: Tensor, s_ij: Tensor, x_ij: Tensor, neighbourhood: Neighbourhood
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """phi_v(h_i), sum_j x_ij phi_x(m_ij) and phi_h(h_i, sum_j m_ij), (B, L, N, ...) each."""
-        h_i, h_j = h.unsqueeze(3).expand(*s_ij.shape[:4], -1), neighbourhood.gather(h)
-        m_ij = self.phi_e(torch.cat([h_i, h_j, s_ij], dim=-1))  # (B, L, N, K, width)
-        mask = neighbourhood.mask.unsqueeze(-1)
-        pull = (x_ij * self.phi_x(m_ij) * mask).sum(3)
-        m_i = (m_ij * mask).sum(3)
-        return self.phi_v(h), pull, self.phi_h(torch.cat([h, m_i], dim=-1))
-
-    def _quickly(
-        self,
-        h: Tensor,
-        s_ij: Tensor,
-        x_ij: Tensor,
-        neighbourhood: Neighbourhood,
-        embedding: Embedding | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The same from the weights: an MLP of several arguments begins with a sum of Linears."""
-        in_e, in_v, in_h = (linear_at(phi, 0) for phi in (self.phi_e, self.phi_v, self.phi_h))
-        width = self.width
-        of_i, of_j, of_s = in_e.weight.split([width, width, in_e.in_features - 2 * width], dim=1)
-        of_h, of_m = in_h.weight.split([width, width], dim=1)
-        if embedding is None:
-            p, q = F.linear(h, of_i, in_e.bias).flatten(0, 2), F.linear(h, of_j).flatten(0, 2)
-            hidden_v, hidden_h = F.linear(h, in_v.weight, in_v.bias), F.linear(h, of_h, in_h.bias)
-        else:
-            # theta_i and theta_j join the few numbers of the edge.
-            theta = embedding.theta
-            theta_i = theta.unsqueeze(3).expand(*s_ij.shape[:4], -1)
-            s_ij = torch.cat([theta_i, neighbourhood.gather(theta), s_ij], dim=-1)
-            of_theta_i, bias = embedding.fold(of_i, in_e.bias)
-            of_theta_j, bias = embedding.fold(of_j, bias)
-            of_s = torch.cat([of_theta_i, of_theta_j, of_s], dim=1)
-            p, q = bias.unsqueeze(0), bias.new_empty(0, width)
-            hidden_v = F.linear(theta, *embedding.fold(in_v.weight, in_v.bias))
-            hidden_h = F.linear(theta, *embedding.fold(of_h, in_h.bias))
-        edges = neighbourhood.edges(s_ij, x_ij)
-        m_i, pull = summed_messages(p, q, edges, self._edge_weights(of_s))  # (BLN, ...)
-        phi_v = self.phi_v[2](F.silu(hidden_v))
-        hidden_h = hidden_h + F.linear(m_i.view_as(h), of_m)
-        return phi_v, pull.unflatten(0, h.shape[:3]), self.phi_h[2](F.silu(hidden_h))
-
-    def _edge_weights(self, ws: Tensor) -> Weights:
-        w2, wx, u = linear_at(self.phi_e, 2), linear_at(self.phi_x, 0), linear_at(self.phi_x, 2)
-        return Weights(ws, w2.weight, w2.bias, wx.weight, wx.bias, u.weight)
+    def _phi_v(self, h: Tensor, embedding: Embedding | None) -> Tensor:
+        if embedding is None or not is_ordinary(self.phi_v):
+            return cast("Tensor", self.phi_v(h))
+        first, last = linear_at(self.phi_v, 0), linear_at(self.phi_v, 2)
+        hidden = F.linear(embedding.theta, *embedding.fold(first.weight, first.bias))
+        return F.linear(F.silu(hidden), last.weight, last.bias)
 
 
 class EGNN(nn.Module):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.egcl import linear_at, mlp
+from spacetime_en.nn.egcl import convolve, linear_at, mlp
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import (
     FULL_SYMMETRY,
@@ -96,12 +96,8 @@ class SpatialModule(nn.Module):
         """h: (B, L, N, width), x: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
         x_ij = neighbourhood.differences(x)
         s = torch.cat([x_ij.square().sum(-1, keepdim=True), a], dim=-1)
-        h_i = h.unsqueeze(3).expand(*s.shape[:4], -1)
-        mask = neighbourhood.mask.unsqueeze(-1)
-        m = self.phi_m(torch.cat([h_i, neighbourhood.gather(h), s], dim=-1)) * mask
-        pull = (x_ij * self.phi_x(m) * mask).sum(3)
-        x = x + neighbourhood.normaliser * pull
-        return h + self.phi_h(torch.cat([h, m.sum(3)], dim=-1)), x
+        pull, update = convolve(self.phi_m, self.phi_x, self.phi_h, h, s, x_ij, neighbourhood)
+        return h + update, x + neighbourhood.normaliser * pull
 
 
 class TemporalModule(nn.Module):
