@@ -55,6 +55,16 @@ def test_simulate_in_shards_then_info(monkeypatch, capsys, tmp_path):
     assert max(map(len, text.splitlines())) <= max(80, len(f"picture: {picture}"), len(out))
 
 
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_data_of_any_dimension_are_drawn(monkeypatch, capsys, tmp_path, n):
+    x = np.random.default_rng(0).standard_normal((1, 50, 3, n)).cumsum(1)
+    np.savez(tmp_path / "a.npz", x=x)
+    out, picture = tmp_path / "set", tmp_path / "p.png"
+    run(monkeypatch, capsys, "data", "import", str(tmp_path / "a.npz"), "--out", str(out))
+    run(monkeypatch, capsys, "data", "info", str(out), "--picture", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_import_says_what_was_understood(monkeypatch, capsys, tmp_path):
     x = np.random.default_rng(0).standard_normal((1, 50, 3, 2)).cumsum(1)
     np.savez(tmp_path / "a.npz", x=x, mass=np.ones(3))

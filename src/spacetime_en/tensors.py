@@ -115,4 +115,4 @@ def _ragged(name: str, found: str) -> InputError:
 
 def evenly(count: int, most: int) -> Tensor:
     """At most `most` of the places 0, ..., count - 1, from all of them alike."""
-    return torch.linspace(0, count - 1, min(count, most)).long()
+    return torch.linspace(0, count - 1, min(count, most), dtype=torch.float64).long()

@@ -191,7 +191,7 @@ def test_the_raw_files_give_the_arrays_of_the_benchmarks(motion):
     ],
 )
 def test_tasks_have_the_published_windows(name, settings, counts, last, straight):
-    """PEERS: "copy last" and "straight line" agree with the published figures to every digit."""
+    """What is published of the last frame and the straight line, to every digit."""
     task = load_task(name, **settings)
     assert [len(windows) for windows in task.splits.values()] == counts
     for model, published in ((LastFrame(), last), (StraightLine(), straight)):

@@ -50,7 +50,7 @@ def test_noisy_targets_and_clean_ones():
 
 
 def test_the_papers_task_is_as_hard_as_it_was_measured():
-    """NOTES: last frame 0.160, straight line 0.071 at H = 1,000, N = 5, with heavy tails."""
+    """Last frame 0.160, straight line 0.071 at H = 1,000, N = 5, with heavy tails."""
     task = load_task("charged", counts=(10, 10, 2000), horizon=1000)
     graph, target = task.test[:]
     found = {

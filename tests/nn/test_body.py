@@ -4,29 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from spacetime_en import Forecast, Forecaster, InputError, SpacetimeGraph, build_model
+from spacetime_en import Forecast, Forecaster, InputError, build_model
 from spacetime_en.data import Task, Trajectories
 from spacetime_en.nn.baselines import StraightLine
 from spacetime_en.nn.body import Body
 from spacetime_en.testing import equivariance_errors
 from spacetime_en.training import fit
-
-#        0 root, two legs of two bones, a neck and a head with two ears
-PARENTS = [0, 0, 1, 0, 3, 0, 5, 5]
-MIRROR = [0, 3, 4, 1, 2, 5, 7, 6]
-UP = [0.0, 1.0, 0.0]
-
-
-# (Also used by the tests of trees and of kernel regression.)
-def bodies(B=6, L=5, seed=0, up=True, dtype=torch.float64):
-    g = torch.Generator().manual_seed(seed)
-    x = torch.randn(B, L, 8, 3, generator=g, dtype=torch.float64).cumsum(1)
-    bones = torch.zeros(8, 8, 1)
-    for child, parent in enumerate(PARENTS):
-        if child != parent:
-            bones[child, parent] = bones[parent, child] = 1
-    options = {"up": UP} if up else {}
-    return SpacetimeGraph.from_positions(x.to(dtype), edge_attr=bones, horizon=2.0, **options)
+from tests.nn.samples import MIRROR, PARENTS, bodies
 
 
 def moved(graph):

@@ -1,3 +1,5 @@
+"""SET-Flow: forecasts at any time through a law of force, and how it is learned."""
+
 import math
 
 import pytest
@@ -6,72 +8,16 @@ import torch
 from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
 from spacetime_en.geometry import norm
 from spacetime_en.nn.flow import SMOOTH, SOFT
-from spacetime_en.nn.force import PairForce, Pairs, shortest_time
-from spacetime_en.nn.leapfrog import Pace, _Bound, leapfrog
-from spacetime_en.nn.neighbourhood import Neighbourhood
-from tests.helpers import liven, masked, particles, random_neighbours
-
-
-class Law(PairForce):
-    """Coulomb's, in place of a learned one."""
-
-    def __init__(self):
-        super().__init__(numbers=1, hidden=4)
-
-    def strength(self, r, s):
-        return s / r.square()
-
-
-def flow(law=True, **settings):
-    torch.manual_seed(0)
-    model = build_model("set-flow", **{"hidden": 8} | settings)
-    if law:
-        model.force = Law()
-    return liven(model).double().eval()
-
-
-def far_apart(**sizes):
-    """Particles of equal charge: they never meet."""
-    graph = particles(**sizes)
-    return graph.replace(edge_attr=torch.ones_like(graph.edge_attr[:, 0]))
-
-
-# --- the force ----------------------------------------------------------------------------------
-
-
-def accelerations(force, graph, softening=0.0):
-    pairs = Pairs(Neighbourhood.of(graph, graph.box), graph.edge_attr, softening)
-    return force(graph.x[:, 0], pairs)
-
-
-@pytest.mark.parametrize("kind", [{}, {"neighbours": random_neighbours(4, 2)}, {"box": [3.0] * 3}])
-def test_accelerations_are_sums_over_pairs(kind):
-    graph = particles(L=1, **kind)
-    force = liven(PairForce(numbers=1, hidden=8)).double()
-    found = accelerations(force, graph, softening=0.1)
-    B, _, N, n = graph.x.shape
-    for b in range(B):
-        for i in range(N):
-            a = torch.zeros(n, dtype=torch.float64)
-            for k in range(graph.edge_attr.shape[3]):
-                j = k if graph.neighbours is None else int(graph.neighbours[b, 0, i, k])
-                if j in (-1, i):
-                    continue
-                d = graph.x[b, 0, i] - graph.x[b, 0, j]
-                d = d if graph.box is None else d - 3 * (d / 3).round()
-                r = (d.square().sum() + 0.01).sqrt()
-                numbers = torch.cat([r.log()[None], graph.edge_attr[b, 0, i, k]])
-                a += d / r * force.phi(numbers).sinh()
-            torch.testing.assert_close(found[b, i], a, rtol=1e-12, atol=1e-12)
+from tests.helpers import liven, masked, particles
+from tests.nn.samples import far_apart, flow
 
 
 def test_a_new_force_is_zero_and_a_flow_as_built_the_straight_line():
     graph = particles(horizon=2.0)
-    forecast = flow(law=False).float()(graph.to(torch.float32))
-    force = build_model("set-flow")(graph.to(torch.float32))
-    line = build_model("straight-line")(graph.to(torch.float32))
-    torch.testing.assert_close(force.x, line.x)
-    assert (forecast.x - line.x).abs().max() > 0.01  # livened, it is something else
+    fresh = build_model("set-flow").double()(graph)
+    line = build_model("straight-line")(graph)
+    torch.testing.assert_close(fresh.x, line.x)
+    assert (flow(law=False)(graph).x - line.x).abs().max() > 0.01  # livened, something else
 
 
 def test_a_symmetric_force_conserves_momentum_and_energy():
@@ -104,26 +50,6 @@ def test_a_symmetric_force_conserves_momentum_and_energy():
     assert ((end - start).abs() < 0.02 * moved + 2e-3).all()
 
 
-# --- the integrator -----------------------------------------------------------------------------
-
-
-def test_the_shortest_time_is_that_of_the_pair_about_to_meet():
-    x = torch.tensor([[[0.0, 0], [3, 0], [3, 1]]], dtype=torch.float64)
-    v = torch.tensor([[[0.0, 0], [-6, 0], [0, 0]]], dtype=torch.float64)
-    graph = SpacetimeGraph(x[:, None], v[:, None], edge_attr=torch.ones(3, 3, 1))
-    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
-    rest = torch.zeros_like(x)
-    assert shortest_time(x, v, rest, pairs).item() == pytest.approx(1 / 6)
-    assert shortest_time(x, rest, 400 * v, pairs).item() == pytest.approx((1 / 2400) ** 0.5)
-    assert shortest_time(x, rest, rest, pairs).item() > 1e9  # nothing moves
-    # As forces see them, nodes are never nearer than the softening: of all graphs, or of each.
-    soft = pairs._replace(softening=3.0)
-    assert shortest_time(x, v, rest, soft).item() == pytest.approx(10**0.5 / 6)
-    twice = pairs._replace(softening=torch.tensor([3.0])).select(torch.tensor([0, 0]))
-    both = shortest_time(*(t.repeat(2, 1, 1) for t in (x, v, rest)), twice)
-    assert both.tolist() == pytest.approx([10**0.5 / 6] * 2)
-
-
 @pytest.mark.parametrize("share", [None, 0.02])
 def test_two_bodies_go_round_each_other(share):
     # On a circle of radius 1/2 about their centre, each pulled with 1 / r^2 = 1: v^2 = 1/2.
@@ -140,64 +66,6 @@ def test_two_bodies_go_round_each_other(share):
     torch.testing.assert_close(quarter.x[0, 0], torch.tensor([0, 0.5]).double(), rtol=0, atol=1e-3)
 
 
-def test_leapfrog_is_reversible_and_of_second_order():
-    graph = far_apart(L=1, B=4)
-    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=0.1)
-    x, v, time = graph.x[:, 0], graph.v[:, 0], torch.ones(4, dtype=torch.float64)
-
-    def end(steps, x=x, v=v):
-        return leapfrog(Law(), pairs, x, v, time, Pace(steps, steps, None))
-
-    there = end(10)
-    back = end(10, there[0], -there[1])
-    torch.testing.assert_close(back[0], x, rtol=0, atol=1e-12)
-    exact = end(2_000)[0]
-    coarse, fine = ((end(steps)[0] - exact).abs().max() for steps in (50, 100))
-    assert 3 < coarse / fine < 5
-
-
-def test_systems_do_not_disturb_each_other():
-    graph = particles(L=1, B=12, horizon=1.5)
-    model = flow(share=0.2)
-    together = model(graph)
-    for b in range(len(graph)):
-        alone = model(graph[[b]])
-        torch.testing.assert_close(together[[b]].x, alone.x, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(together[[b]].v, alone.v, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["lists", "masked", "box"])
-def test_nor_do_they_with_lists_masks_and_boxes(kind):
-    own = torch.stack([random_neighbours(4, 2, seed=s) for s in range(12)])
-    graph = {
-        "lists": lambda: particles(L=1, B=12, neighbours=own),
-        "masked": lambda: particles(L=1, B=12, node_mask=torch.arange(4) < own[:, :1, 0] + 2),
-        "box": lambda: particles(L=1, B=12, box=torch.rand(12, 3, 3) + 3 * torch.eye(3)),
-    }[kind]()
-    model = flow(law=False, share=0.3)
-    together = model(graph.replace(horizon=torch.linspace(0, 3, 12)))
-    for b in range(12):
-        alone = model(graph[[b]].replace(horizon=3 * b / 11))
-        torch.testing.assert_close(together[[b]].x, alone.x, rtol=1e-6, atol=1e-6)
-
-
-def test_gradients_of_chaotic_systems_are_bounded():
-    x = torch.zeros(2, 3, 2, dtype=torch.float64, requires_grad=True)
-    v = torch.zeros_like(x, requires_grad=True)
-    same, _ = _Bound.apply(x, v, 0.5)
-    weight = torch.tensor([1e-3, 1e3], dtype=torch.float64)
-    (same.sum((1, 2)) * weight).sum().backward()
-    assert x.grad[0].norm().item() == pytest.approx(1e-3 * 6**0.5)  # small ones stay
-    assert x.grad[1].norm().item() == pytest.approx(0.5)
-    graph = particles(L=1, horizon=4.0)
-    model, steepest = flow(law=False), []
-    for bound in (None, 1e-3):
-        model.zero_grad()
-        model._trajectory(graph, graph.horizon[:, None], bound)[0].x.square().sum().backward()
-        steepest.append(max(p.grad.abs().max().item() for p in model.parameters()))
-    assert steepest[1] < 0.1 * steepest[0]
-
-
 def test_steps_are_coarser_in_training():
     graph, counts = particles(L=1, horizon=4.0), []
     model = flow()
@@ -208,35 +76,13 @@ def test_steps_are_coarser_in_training():
     assert len(counts) - training > 1.5 * training
 
 
-def test_a_leg_takes_its_part_of_the_least_steps():
-    graph, counts = far_apart(L=1, horizon=1.0), []
-    model = flow(share=None, steps=100)
+@pytest.mark.parametrize("times", [[0.25, 0.5, 1.0], [k / 10 for k in range(1, 11)]])
+def test_a_leg_takes_its_part_of_the_least_steps(times):
+    graph, counts = far_apart(L=1, horizon=1.0).to(torch.float32), []
+    model = flow(share=None, steps=100).float()
     model.force.register_forward_hook(lambda *_: counts.append(1))
-    model.at(graph, [0.25, 0.5, 1.0])
-    assert len(counts) == 100 + 3  # and one at the start of each leg
-
-
-def test_smaller_steps_in_a_close_encounter():
-    x = torch.tensor([[[-1.0, 0.1], [1.0, -0.1]]], dtype=torch.float64)
-    v = torch.tensor([[[1.0, 0], [-1.0, 0]]], dtype=torch.float64)
-    graph = SpacetimeGraph(x[:, None], v[:, None], edge_attr=-torch.ones(2, 2, 1), horizon=1.6)
-    exact = flow(steps=20_000, share=None)(graph).x
-    adaptive, equal = flow(share=0.02)(graph).x, flow(steps=200, share=None)(graph).x
-    assert (adaptive - exact).abs().max() < 0.1 * (equal - exact).abs().max()
-
-
-def test_nan_ends():
-    graph = particles(L=1, dtype=torch.float64)
-    x = graph.x.clone()
-    x[0, 0, 0, 0] = torch.nan
-    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=0.1)
-    time = torch.ones(3).double()
-    end, _ = leapfrog(Law(), pairs, x[:, 0], graph.v[:, 0], time, Pace(4, 20, 0.1))
-    assert end[0].isnan().any()
-    assert end[1:].isfinite().all()
-
-
-# --- the model ----------------------------------------------------------------------------------
+    model.at(graph, times)
+    assert len(counts) == 100 + len(times)  # and one at the start of each leg
 
 
 def test_forecasts_at_many_times_continue_each_other():

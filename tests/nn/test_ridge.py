@@ -18,7 +18,7 @@ from tests.helpers import masked, particles, random_neighbours
 PRESETS = ("ridge", "ridge-shared")
 
 
-def solved(preset, graph, target, **more):
+def solved(preset, graph, target):
     model = build_model(preset, like=graph).double()
     model.solve([(graph, target)], [(graph, target)])
     return model
@@ -158,6 +158,26 @@ def test_fit_solves_it_and_it_saves_and_loads(tiny_task, tmp_path):
 def test_graphs_that_it_was_not_built_for_are_refused(make, graph, sentence):
     with pytest.raises(InputError, match=sentence):
         make().double()(graph())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_targets_without_numbers_are_refused_and_the_weights_stay(preset):
+    graph = particles()
+    model = build_model(preset, like=graph).double()
+    broken = some_target(graph).replace(x=torch.full_like(graph.x[:, 0], torch.nan))
+    with pytest.raises(InputError, match="targets: no penalty has a finite error; look for NaN"):
+        model.solve([(graph, broken)], [(graph, broken)])
+    assert not model.position.any()
+
+
+def test_an_error_is_never_negative():
+    graph = particles(B=40)
+    line = StraightLine()(graph)
+    for seed in range(5):
+        move = torch.randn(2, generator=torch.Generator().manual_seed(seed)).double()
+        target = Forecast(line.x + move[0] * (graph.x[:, -1] - graph.x[:, 0]), line.v)
+        model = build_model("ridge", like=graph).double()
+        assert 0 <= model.solve([(graph, target)], [(graph, target)]) < 1e-12
 
 
 def test_too_many_nodes_are_pointed_to_the_shared_form():

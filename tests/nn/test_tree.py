@@ -5,7 +5,7 @@ import torch
 
 from spacetime_en import InputError, build_model
 from spacetime_en.nn.tree import Tree, parents_of
-from tests.nn.test_body import MIRROR, PARENTS, bodies
+from tests.nn.samples import MIRROR, PARENTS, bodies
 
 
 def test_the_tree_is_found_from_the_bones_and_its_sides_from_the_tree():

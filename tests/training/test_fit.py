@@ -481,6 +481,23 @@ def test_what_is_forecast_as_in_the_end_beats_what_is_not(tiny_task):
     assert model.late
 
 
+def test_interrupted_or_diverged_it_is_left_as_it_is_to_be_used(tiny_task):
+    class Stop(pl.Callback):
+        def __init__(self, error):
+            self.error = error
+
+        def on_train_batch_end(self, trainer, module, *_):
+            if module.progress.step == 2:
+                raise self.error
+
+    for error in (Interrupted(), DivergenceError("away", [])):
+        model = Staged()
+        with pytest.raises(type(error)):
+            fit(model, tiny_task, steps=8, callbacks=[Stop(error)], display=False)
+        assert model.late
+        assert not model.training
+
+
 class Likelihood(Staged):
     def losses(self, graph, target, alpha):
         return super().losses(graph, target, alpha) - 100

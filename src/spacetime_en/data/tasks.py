@@ -29,6 +29,7 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Targets, Windows
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.progress import progress_bar
+from spacetime_en.tensors import evenly
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,7 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
     """
     N, n = windows.trajectories.x.shape[2:]
     fits = max(1, (1 << 28) // (16 * (windows.length + 1) * N * n))  # a quarter of a gigabyte
-    count = min(len(windows), most, fits)
-    spread = np.unique(np.linspace(0, len(windows) - 1, count).astype(int)).tolist()
-    graph, target = windows.without_noise()[spread]
+    graph, target = windows.without_noise()[evenly(len(windows), min(most, fits))]
     x, v = target.x, target.v
     if not (x.isfinite().all() and v.isfinite().all()):
         yield "targets hold NaN or infinite values."

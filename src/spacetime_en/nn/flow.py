@@ -130,7 +130,7 @@ class Flow(Forecaster):
             parts = (legs / times[:, -1:].clamp(min=1e-30)).amax(0).tolist()
         ends = []
         for leg, part in zip(legs.unbind(1), parts, strict=True):
-            x, v = self._flow(pairs, x, v, leg, part, bound)
+            x, v = leapfrog(self.force, pairs, x, v, leg, self._pace(part), bound)
             ends.append((x, v))
         return ends
 
@@ -159,12 +159,6 @@ class Flow(Forecaster):
             s = torch.cat([s, own, neighbourhood.gather(state.h)], dim=-1)
         return Pairs(neighbourhood, s, softening)
 
-    def _flow(
-        self, pairs: Pairs, x: Tensor, v: Tensor, duration: Tensor, part: float, bound: float | None
-    ) -> tuple[Tensor, Tensor]:
-        """Where nodes are after `duration`, which is a part of the whole way."""
-        return leapfrog(self.force, pairs, x, v, duration, self._pace(part), bound)
-
     def _pace(self, part: float) -> Pace:
         """How fine the steps are at this point of the training, over a part of the whole way."""
         c = self.settings
@@ -176,7 +170,7 @@ class Flow(Forecaster):
             )
         if share is not None and self.training:
             share = 2 * share
-        least = max(1, math.ceil(part * c["steps"]))
+        least = max(1, math.ceil(part * c["steps"] - 1e-4))  # (parts are rounded)
         return Pace(least, max(least, MOST[0] if self.training else MOST[1]), share)
 
     # --- training -----------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from spacetime_en.nn.forecaster import (
     check_nodes,
     check_sizes,
 )
-from spacetime_en.nn.regression import Regression, Start
+from spacetime_en.nn.regression import Regression, Start, best
 from spacetime_en.nn.state import up_of
 from spacetime_en.nn.tree import Tree
 from spacetime_en.tensors import evenly
@@ -141,16 +141,14 @@ class Kernel(Regression):
         turned, values = turned[some], [y[some] for y in values]
         mean = turned.mean(0)
         centres = turned[evenly(len(turned), len(self.centres))] - mean
-        best: tuple[float, list[Tensor], Tensor] | None = None
         gap = _typical_gap(centres, turned)
-        for share in WIDTHS:
-            width = share * gap
+
+        def fitted_with(width: Tensor) -> tuple[float, tuple[Tensor, list[Tensor]]]:
             basis = _Basis(centres, width)
             found = _ridge(basis(turned - mean), values, basis(judged - mean), aims)
-            if best is None or found[0][0] < best[0]:
-                best = (found[0][0], [basis.back @ w for _, w in found], width)
-        assert best is not None
-        _, weights, width = best
+            return found[0][0], (width, [basis.back @ w for _, w in found])
+
+        _, (width, weights) = best(fitted_with(share * gap) for share in WIDTHS)
         for parameter, w in zip((self.position, self.velocity), weights, strict=True):
             parameter.zero_()[: len(w)] = w.to(parameter)
         self.centres.zero_()[: len(centres)] = centres
@@ -245,16 +243,13 @@ def _ridge(
     """For each kind of values the lowest error of any penalty on `f_val`, and its weights."""
     size, axes = torch.linalg.eigh(f.mT @ f)
     f, f_val = f @ axes, f_val @ axes
-    best = []
+    found = []
     for y, aim in zip(values, aims, strict=True):
         fy = f.mT @ y
         weights = [fy / (size.clamp(min=0) + p)[:, None] for p in PENALTIES]
-        errors = torch.stack([(f_val @ w - aim).square().mean() for w in weights])
-        if not errors.isfinite().any():
-            raise InputError("targets: kernel regression found no finite error; look for NaN.")
-        least = int(errors.nan_to_num(torch.inf).argmin())
-        best.append((float(errors[least]), axes @ weights[least]))
-    return best
+        error, w = best((float((f_val @ w - aim).square().mean()), w) for w in weights)
+        found.append((error, axes @ w))
+    return found
 
 
 def _typical_gap(centres: Tensor, windows: Tensor) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,16 @@ from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import ClosedForm, Pairs, check_ahead, check_frames
 from spacetime_en.nn.state import State, Units
+
+T = TypeVar("T")
+
+
+def best(candidates: Iterable[tuple[float, T]]) -> tuple[float, T]:
+    """Of errors and what has them, the least finite error."""
+    finite = [pair for pair in candidates if math.isfinite(pair[0])]
+    if not finite:
+        raise InputError("targets: no penalty has a finite error; look for NaN and huge numbers.")
+    return min(finite, key=lambda pair: pair[0])
 
 
 class Start(NamedTuple):

@@ -26,7 +26,7 @@ from spacetime_en.nn.forecaster import (
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
-from spacetime_en.nn.regression import Regression, Start
+from spacetime_en.nn.regression import Regression, Start, best
 from spacetime_en.nn.state import State, Units
 
 # Penalties relative to the mean square of a vector: from none to all but nothing.
@@ -62,7 +62,7 @@ class _Ridge(Regression):
         fitted, chosen = (self._equations(pairs) for pairs in (train, val))
         found = []
         for weights, own, other in zip((self.position, self.velocity), fitted, chosen, strict=True):
-            error, penalty = min((other.error(own.solution(p)), p) for p in PENALTIES)
+            error, penalty = best((other.error(own.solution(p)), p) for p in PENALTIES)
             weights.copy_(own.solution(penalty))
             found.append(error)
         return found[0]
@@ -185,7 +185,7 @@ class _NormalEquations:
     def error(self, w: Tensor) -> float:
         """The mean squared error of weights on these rows."""
         total = self.yy - 2 * (w * self.fy).sum() + (w * (self.ff @ w)).sum()
-        return float(total) / self.count
+        return float(total.clamp(min=0.0)) / self.count  # (rounding can make it negative)
 
 
 def _over_edges(graph: SpacetimeGraph, units: Units, state: State) -> Tensor:

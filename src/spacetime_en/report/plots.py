@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.tensors import evenly
@@ -30,30 +31,23 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def plot_trajectories(task: Task, path: Path, count: int = 6) -> Path:
-    """Draw a few test windows: observed frames as lines, targets as stars, joined by dots.
+def plot_trajectories(task: Task, path: Path) -> Path:
+    """Draw six test windows: observed frames as lines, targets as stars, joined by dots.
 
     Args:
-        task: whose test windows are drawn.
+        task: whose test windows are drawn; of more than three dimensions, the first three.
         path: of the PNG; its folder is made.
-        count: how many.
     Returns: `path`.
     """
-    spread = evenly(len(task.test), count)
+    spread = evenly(len(task.test), 6)
     graph, target = task.test[spread.tolist()]
     figure = new_figure(9.5, 6.2)
     figure.suptitle(f"{task.label}: observed frames (lines) and targets (stars)", fontsize=11)
-    flat = graph.x.shape[-1] < 3
     for place in range(len(graph)):
-        axes: Any = figure.add_subplot(2, 3, place + 1, projection=None if flat else "3d")
-        for node in range(graph.x.shape[2]):
-            colour = COLOURS[node % len(COLOURS)]
-            past, goal = graph.x[place, :, node].numpy(), target.x[place, node].numpy()
-            axes.plot(*past.T, color=colour, linewidth=2.5)
-            axes.plot(*zip(past[-1], goal, strict=True), color=colour, linestyle=":", linewidth=1)
-            axes.scatter(*goal, color=colour, marker="*", s=45)
+        past, goal = _drawn(graph.x[place]), _drawn(target.x[place])
+        axes = _panel(figure, (2, 3, place + 1), past, goal)
         axes.set_title(f"test window {int(spread[place])}", fontsize=9)
-        cube(axes, torch.cat([graph.x[place].flatten(0, 1), target.x[place]]))
+        cube(axes, torch.cat([past.flatten(0, 1), goal]))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     return path
@@ -65,39 +59,51 @@ def plot_forecasts(
     """Draw windows with their true futures (stars) and what models forecast (other marks).
 
     Args:
-        graph: the windows, one panel each, in two or three dimensions.
+        graph: the windows, one panel each; of more than three dimensions, the first three.
         target: the truth.
         forecasts: by the name of the model.
         path: of the PNG; its folder is made.
     Returns: `path`.
     """
-    count, flat = len(graph), graph.x.shape[-1] < 3
-    figure = new_figure(4.4 * count, 4.8)
-    for place in range(count):
-        axes: Any = figure.add_subplot(1, count, place + 1, projection=None if flat else "3d")
-        for node in range(graph.x.shape[2]):
-            colour = COLOURS[node % len(COLOURS)]
-            past, goal = graph.x[place, :, node].numpy(), target.x[place, node].numpy()
-            axes.plot(*past.T, color=colour, linewidth=3)
-            axes.plot(*zip(past[-1], goal, strict=True), color=colour, linestyle=":", linewidth=1)
-            axes.scatter(
-                *goal, color=colour, marker="*", s=90, label="truth" if node == 0 else None
-            )
-            for marker, (name, forecast) in zip(MARKERS, forecasts.items(), strict=False):
+    figure = new_figure(4.4 * len(graph), 4.8)
+    for place in range(len(graph)):
+        past, goal = _drawn(graph.x[place]), _drawn(target.x[place])
+        axes = _panel(figure, (1, len(graph), place + 1), past, goal)
+        ends = {name: _drawn(forecast.x[place]) for name, forecast in forecasts.items()}
+        for k, (name, end) in enumerate(ends.items()):
+            marker = MARKERS[k % len(MARKERS)]
+            for node, x in enumerate(end.numpy()):
+                colour = COLOURS[node % len(COLOURS)]
                 axes.scatter(
-                    *forecast.x[place, node].numpy(),
+                    *x,
                     facecolors="none" if marker == "o" else colour,
                     edgecolors=colour,
                     marker=marker,
                     s=55 if marker == "o" else 22,
                     label=name if node == 0 else None,
                 )
-        points = [graph.x[place].flatten(0, 1), target.x[place]]
-        cube(axes, torch.cat([*points, *(f.x[place] for f in forecasts.values())]))
+        cube(axes, torch.cat([past.flatten(0, 1), goal, *ends.values()]))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     return path
+
+
+def _drawn(x: Tensor) -> Tensor:
+    """The coordinates (..., n) that a picture shows, two or three: one gets a second, 0."""
+    return functional.pad(x, (0, 1)) if x.shape[-1] == 1 else x[..., :3]
+
+
+def _panel(figure: Figure, place: tuple[int, int, int], past: Tensor, goal: Tensor) -> Any:
+    """Axes with a window, (L, N, 2 or 3), as lines, and its target, (N, 2 or 3), as stars."""
+    axes: Any = figure.add_subplot(*place, projection=None if past.shape[-1] == 2 else "3d")
+    for node, (line, star) in enumerate(zip(past.unbind(1), goal, strict=True)):
+        colour = COLOURS[node % len(COLOURS)]
+        axes.plot(*line.numpy().T, color=colour, linewidth=2.5)
+        axes.plot(*torch.stack([line[-1], star]).numpy().T, color=colour, linestyle=":")
+        label = "truth" if node == 0 else None
+        axes.scatter(*star.numpy(), color=colour, marker="*", s=70, label=label)
+    return axes
 
 
 def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path) -> Path:

@@ -76,17 +76,19 @@ def fit(
     module = ForecastModule(model, task, settings, state, loggers)
     keeper = _Keeper(keep, settings.save_every)
     shown = [Display(task)] if display else []
-    if module.used < 1:
-        with _quiet(), _signals_restored():
-            trainer = _trainer(settings, [*shown, *callbacks, keeper])
-            trainer.fit(module)
-        for logger in module.sinks if trainer.is_global_zero else ():
-            with suppress(OSError):
-                logger.finalize("success")
-    if keeper.best is not None:
-        model.load_state_dict(keeper.best)
-    model.anneal(1.0)
-    model.eval()
+    try:
+        if module.used < 1:
+            with _quiet(), _signals_restored():
+                trainer = _trainer(settings, [*shown, *callbacks, keeper])
+                trainer.fit(module)
+            for logger in module.sinks if trainer.is_global_zero else ():
+                with suppress(OSError):
+                    logger.finalize("success")
+        if keeper.best is not None:
+            model.load_state_dict(keeper.best)
+    finally:  # also interrupted, a model is left as it is to be used
+        model.anneal(1.0)
+        model.eval()
     if module.asked_to_stop:  # too late to stop this one, but not what the caller does next
         raise Interrupted
     return module.progress

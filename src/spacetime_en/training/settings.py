@@ -96,7 +96,7 @@ class TrainingSettings:
             seconds(self.max_time)
 
 
-# The paper's (NOTES on the optimiser); what is not named is a default.
+# The paper's; what is not named is a default.
 _SET = {"lr": 4.45e-5, "batch_size": 100}
 PAPER: dict[str, dict[str, Any]] = {
     "set": _SET,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -186,22 +187,21 @@ class MotionFiles:
     """
 
     path: Path
-    _texts: dict[str, str] = field(default_factory=dict)
+    _read: dict[str, Callable[[], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, text in _files(self.path):
-            self._texts[name] = text
+        self._read.update(_files(self.path))
         if not self.trials:
             raise InputError(f"{self.path}: holds no .amc file.")
 
     @property
     def trials(self) -> list[str]:
         """Their names, such as ``35_01``, in order."""
-        return sorted(PurePosixPath(name).stem for name in self._texts if name.endswith(".amc"))
+        return sorted(PurePosixPath(name).stem for name in self._read if name.endswith(".amc"))
 
     def skeleton(self, trial: str) -> Skeleton:
         """The skeleton of a trial: that of its subject, or the only one there is."""
-        skeletons = {PurePosixPath(n).stem: n for n in self._texts if n.endswith(".asf")}
+        skeletons = {PurePosixPath(n).stem: n for n in self._read if n.endswith(".asf")}
         name = skeletons.get(trial.rsplit("_", 1)[0])
         if name is None and len(skeletons) == 1:
             name = next(iter(skeletons.values()))
@@ -210,15 +210,15 @@ class MotionFiles:
                 f"{self.path}: no skeleton for the trial {trial}; expected "
                 f"{trial.rsplit('_', 1)[0]}.asf."
             )
-        return parse_asf(self._texts[name], f"{self.path}/{name}")
+        return parse_asf(self._read[name](), f"{self.path}/{name}")
 
     def positions(self, trial: str) -> Floats:
         """The joints' positions in a trial, (T, N, 3)."""
-        names = {PurePosixPath(n).stem: n for n in self._texts if n.endswith(".amc")}
+        names = {PurePosixPath(n).stem: n for n in self._read if n.endswith(".amc")}
         if trial not in names:
             raise InputError(f"{self.path}: there is no trial {trial}.")
         where = f"{self.path}/{names[trial]}"
-        motion = parse_amc(self._texts[names[trial]], where)
+        motion = parse_amc(self._read[names[trial]](), where)
         try:
             return self.skeleton(trial).positions(motion)
         except (KeyError, ValueError) as error:
@@ -273,13 +273,13 @@ def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:
     }
 
 
-def _files(path: Path) -> Iterator[tuple[str, str]]:
-    """Names and texts of the ASF and AMC files, wherever they are inside."""
+def _files(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Names of the ASF and AMC files, wherever they are inside, and what reads their texts."""
     wanted = (".asf", ".amc")
     if path.is_dir():
         for file in sorted(path.rglob("*")):
             if file.suffix.lower() in wanted and file.is_file():
-                yield str(file.relative_to(path)).lower(), file.read_text("latin-1")
+                yield str(file.relative_to(path)).lower(), partial(file.read_text, "latin-1")
         return
     try:
         with tarfile.open(path) as archive:  # read in memory: nothing is unpacked anywhere
@@ -287,7 +287,7 @@ def _files(path: Path) -> Iterator[tuple[str, str]]:
                 if member.isfile() and member.name.lower().endswith(wanted):
                     stream = archive.extractfile(member)
                     assert stream is not None
-                    yield member.name.lower(), stream.read().decode("latin-1")
+                    yield member.name.lower(), partial(stream.read().decode, "latin-1")
     except (tarfile.TarError, OSError, EOFError) as error:
         raise InputError(f"{path}: expected a folder or a tar file of ASF/AMC ({error}).") from None
 
