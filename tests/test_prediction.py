@@ -104,6 +104,31 @@ def test_graphs_are_those_of_windows_to_the_bit(tmp_path, velocities, dtype):
     assert out.measured_velocities  # they are the model's
 
 
+@pytest.mark.parametrize("batch_size", [3, 100])
+def test_runs_of_different_lengths(tmp_path, batch_size):
+    rng = np.random.default_rng(0)
+    runs = [rng.standard_normal((T, 4, 3)).cumsum(0) for T in (9, 5, 7)]
+    t, model = Trajectories.from_runs(runs, time_step=0.5), build_model("straight-line")
+    options = dict(length=3, frame_time=1.0, horizon_time=2.0, batch_size=batch_size)
+    done = []
+    predict(model, t, tmp_path / "out", **options, progress=done.append)
+    out = read(tmp_path / "out")
+    assert out.lengths.tolist() == [5, 1, 3]
+    assert sum(done) == count_windows(t, length=3, frame_time=1.0) == 9
+    for k, run in enumerate(runs):
+        alone = Trajectories.from_arrays(run[None], times=0.5 * np.arange(len(run)))
+        own = read(predict(model, alone, tmp_path / f"{k}", **options))
+        np.testing.assert_array_equal(out.x[k, : out.lengths[k]], own.x[0])
+        np.testing.assert_array_equal(out.v[k, : out.lengths[k]], own.v[0])
+    assert np.isfinite(out.x).all()
+    with pytest.raises(InputError, match=r"out.npz: the runs have different lengths; use a folder"):
+        predict(model, t, tmp_path / "out.npz", **options)
+    with pytest.raises(InputError, match="last: the runs have different lengths, and end at"):
+        predict(model, t, tmp_path / "last", **options, last=True)
+    with pytest.raises(InputError, match="run 1 has 5 frames, too few for a window, which takes 7"):
+        predict(model, t, tmp_path / "long", **options | {"length": 4})
+
+
 def test_the_newest_window_alone(tmp_path):
     t, model = walks(num=7), build_model("straight-line")
     options = dict(length=2, frame_time=0.5, horizon_time=3.0, batch_size=3)

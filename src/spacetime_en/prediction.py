@@ -62,13 +62,9 @@ def predict(
         raise InputError(f"horizon_time: expected a time ahead, found {horizon_time!r}.")
     if batch_size < 1:
         raise InputError(f"batch_size: expected a positive whole number, found {batch_size!r}.")
-    if trajectories.lengths is not None:
-        raise InputError(
-            "trajectories: the runs have different lengths; forecast them one by one, or cut them "
-            "to one length."
-        )
     t, windows = trajectories, _Windows.of(trajectories, length, frame_time, last)
     S, N, n = len(windows.ends), *t.x.shape[2:]
+    counts = windows.counts(t)
     about = {
         "model": type(model).__name__,
         "length": int(length),
@@ -80,21 +76,30 @@ def predict(
     steps = _steps(t, windows.ends, horizon_time)
     with open_writer(out, like=t) as writer, _evaluating(model):
         for group in _parts(len(t), max(1, batch_size // S)):
-            x, v = np.empty((2, len(group) * S, N, n))
-            for part in _parts(len(x), batch_size):
-                runs, frames = group[part // S], windows.frames(part % S)
-                x[part], v[part] = _forecast(model, t, runs, frames, horizon_time, radius, k)
+            x, v = np.empty((2, len(group), S, N, n))
+            inside = np.arange(S) < counts[group, None]  # windows that end before their run does
+            rows, places = inside.nonzero()
+            for part in _parts(len(rows), batch_size):
+                i, s = rows[part], places[part]
+                found = _forecast(model, t, group[i], windows.frames(s), horizon_time, radius, k)
+                x[i, s], v[i, s] = found
                 if progress is not None:
                     progress(len(part))
+            # After the end of a run its last forecast fills up, as in Trajectories.from_runs.
+            until = (
+                np.arange(len(group))[:, None],
+                np.minimum(np.arange(S), counts[group, None] - 1),
+            )
             writer.append(
                 Trajectories(
-                    x.reshape(-1, S, N, n),
-                    v.reshape(-1, S, N, n),
+                    x[until],
+                    v[until],
                     steps,
                     times,
                     {name: stacked[group] for name, stacked in t.attributes.items()},
                     meta | {"forecast": about},
                     t.box,
+                    lengths=None if t.lengths is None else counts[group],
                 )
             )
     return Path(out)
@@ -104,7 +109,7 @@ def count_windows(
     trajectories: Trajectories, *, length: int, frame_time: float | None, last: bool = False
 ) -> int:
     """The number of windows that :func:`predict` forecasts from, in all runs."""
-    return len(trajectories) * len(_Windows.of(trajectories, length, frame_time, last).ends)
+    return int(_Windows.of(trajectories, length, frame_time, last).counts(trajectories).sum())
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,25 @@ class _Windows:
             if (first < 0).all():
                 raise _no_window(times, length, frame_time, most=k)
         ends = np.flatnonzero(first >= 0)
+        if last and trajectories.lengths is not None:
+            raise InputError(
+                "last: the runs have different lengths, and end at different times; forecast from "
+                "all windows, or from one run at a time."
+            )
         return cls(ends[-1:] if last else ends, previous, length)
+
+    def counts(self, trajectories: Trajectories) -> NDArray[np.int64]:
+        """The number of windows inside each run, (num,)."""
+        if trajectories.lengths is None:
+            return np.full(len(trajectories), len(self.ends))
+        counts = np.searchsorted(self.ends, trajectories.lengths)
+        if (counts == 0).any():
+            run = int(counts.argmin())
+            raise InputError(
+                f"x: run {run} has {trajectories.lengths[run]} frames, too few for a window, which "
+                f"takes {self.ends[0] + 1}; leave it out."
+            )
+        return counts
 
     def frames(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
         """The frames of some of the windows, (b,) -> (b, L)."""

@@ -89,6 +89,7 @@ class ShardWriter:
         self._stack = ExitStack()
         self._files: dict[str, BinaryIO] = {}
         self._spec: dict[str, Any] = {}
+        self._lengths: list[int] = []
 
     def __enter__(self) -> Self:
         self._folder = self._stack.enter_context(whole_folder(self._target))
@@ -103,7 +104,8 @@ class ShardWriter:
             "meta": part.meta,
         }
         if part.lengths is not None:
-            self._spec["lengths"] = part.lengths.tolist()
+            self._lengths += part.lengths.tolist()
+            self._spec["lengths"] = self._lengths
         for name, stacked in {"x": part.x, "v": part.v, **part.attributes}.items():
             array = np.ascontiguousarray(stacked, dtype=np.float64)
             if name not in self._files:

@@ -3,7 +3,7 @@
 | name | runs | attributes | needs |
 |---|---|---|---|
 | a folder: no ending | any number | any | |
-| ``.npz`` | any number | any | |
+| ``.npz`` | any number, of one length | any | |
 | ``.h5``, ``.hdf5``, ``.h5md``, the H5MD layout | one | mass, charge, species | extra ``h5md`` |
 | ``.xyz``, ``.extxyz``, ``.traj`` | one | mass, atomic_number or species | extra ``ase`` |
 
@@ -92,6 +92,8 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
     for name in ("times", "steps", "box"):
         if name in like.attributes:
             raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
+    if like.lengths is not None:
+        raise InputError(f"{target}: the runs have different lengths; use a folder.")
     with _whole_file(target) as file:
         with ShardWriter(file.parent, 0, 1, len(like)) as shard:
             yield shard.append
