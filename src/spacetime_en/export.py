@@ -57,8 +57,8 @@ def export(
     B is free. So are L, N and the K of neighbour lists, except where
 
     - the example has size 1 (an L of 1 means "constant in time"; one graph is example enough),
-    - the model is tied to N (the LSTM, the adjacency forms ``"flattened"`` and ``"nodes"``), or
-    - the model is an LSTM: it is unrolled over the L frames of the example.
+    - the model is tied to N (LSTM, ridge, kernel, body, the adjacency forms ``"flattened"`` and
+      ``"nodes"``) or to L (these and ESTAG; the LSTM is unrolled over the frames of the example).
 
     In a box, torch.export asks for L >= 3. The file says what it is in a JSON text: the names,
     types and shapes of inputs and outputs (a letter for a free size), the shapes of the example,

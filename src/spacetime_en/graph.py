@@ -86,10 +86,10 @@ class SpacetimeGraph(TensorFields):
         up: a direction that space itself has, such as against gravity, (n,) or (B, n). It turns
             with the graph: models that read it are equivariant to rotations about it, and to all
             rotations of graph and direction together.
-        times: frame times, (L,) or (B, L), increasing. None: 0, 1, ..., L - 1. Read by the
-            least-squares line and by :meth:`from_positions`.
-        horizon: time from the last observed frame to the target, a number or (B,). None: 1. Read
-            by the lines; the paper's networks learn one horizon from their training targets.
+        times: frame times, (L,) or (B, L), increasing. None: 0, 1, ..., L - 1. The paper's
+            networks do not read them.
+        horizon: time from the last observed frame to the target, a number or (B,). None: 1. The
+            paper's networks do not read it: they learn one horizon from their training targets.
     """
 
     x: Tensor

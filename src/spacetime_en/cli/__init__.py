@@ -149,7 +149,7 @@ def data_import(
     select: str | None = None,
     time_step: float | None = None,
 ) -> None:
-    """Turn a file of trajectories into a data set: npz, H5MD, NRI folders, ASE's and MDAnalysis's.
+    """Turn a file of trajectories into a data set: npz, H5MD, ASF/AMC, NRI, ASE's, MDAnalysis's.
 
     Args:
         file: what to read, or the word solar-system for the ephemeris of the planets.

@@ -1,4 +1,4 @@
-"""What is done with a run: ``spacetime evaluate``, ``predict`` and ``export``."""
+"""What is done with a run: ``spacetime evaluate``, ``predict``, ``export`` and ``animate``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Predict:
     trained on, the state one horizon after the window's last frame.
 
     Args:
-        run: folder of the run.
+        run: folder of the run, or pretrained:NAME.
         input: any file or folder that the readers know (see `spacetime data import --help`).
         out: file to write: .npz, .h5md, .extxyz, ..., or without an ending a folder data set.
         last: only from the newest window of each trajectory.
@@ -132,7 +132,7 @@ class Export:
     """Write a run's best model as a program that needs nothing of this package.
 
     Args:
-        run: folder of the run.
+        run: folder of the run, or pretrained:NAME.
         format: onnx, or torch-export.
         out: file to write; by default model.onnx or model.pt2 in the run.
     """

@@ -1,4 +1,4 @@
-"""Models by name: the rows of the paper's tables, with the paper's parameter counts."""
+"""Models by name: the rows of the paper's tables, and ours."""
 
 import inspect
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from spacetime_en.nn.tree import parents_of
 
 
 class Preset(NamedTuple):
-    """A model class and what differs from its defaults, which are the paper's."""
+    """A model class and what differs from its defaults."""
 
     model: type[Forecaster]
     settings: dict[str, Any]

@@ -150,7 +150,7 @@ class Budget:
 
     Args:
         steps: of the optimiser, or None.
-        time: wall-clock seconds, or None.
+        time: seconds of the clock that was asked for, or None.
         warmup, schedule: see :class:`TrainingSettings`.
     """
 
