@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spacetime_en.data.drift import drift
+from spacetime_en.data.drift import drift_between
 from spacetime_en.data.systems import SYSTEMS
 from spacetime_en.data.tasks import Task
-from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -182,20 +181,14 @@ def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
         return None
     runs, frames = windows.places()
     last, goal = frames[:, -2], frames[:, -1]
-    x, v = t.x[runs, last], t.v[runs, last]
+    start = t.x[runs, last], t.v[runs, last]
+    attributes = {name: stacked[runs] for name, stacked in t.attributes.items()}
     ends = {
         "forecast": (forecast.x.numpy(), forecast.v.numpy()),
         "truth": (t.x[runs, goal], t.v[runs, goal]),
     }
     report: dict[str, Any] = {}
-    for name, (end_x, end_v) in ends.items():
-        pair = Trajectories(
-            np.stack([x, end_x], axis=1),
-            np.stack([v, end_v], axis=1),
-            np.arange(2),
-            np.arange(2.0),
-            {key: stacked[runs] for key, stacked in t.attributes.items()},
-        )
-        changes = drift(system, pair)
+    for name, end in ends.items():
+        changes = drift_between(system, start, end, attributes)
         report[name] = {key: summary(torch.from_numpy(value)) for key, value in changes.items()}
     return report

@@ -1,5 +1,6 @@
 """How well a simulation keeps what physics keeps: energy, momentum, angular momentum."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,16 +9,28 @@ from numpy.typing import NDArray
 from spacetime_en.data.systems import Attributes, System
 from spacetime_en.data.trajectories import Trajectories
 
+States = tuple[NDArray[Any], NDArray[Any]]  # x and v, (num, N, n) each
+
 
 def drift(system: System, trajectories: Trajectories) -> dict[str, NDArray[Any]]:
-    """The change of each conserved quantity from the first to the last frame.
+    """The change of each conserved quantity from the first to the last frame, (num,) each."""
+    x, v = np.asarray(trajectories.x), np.asarray(trajectories.v)
+    start, end = ((x[:, frame], v[:, frame]) for frame in (0, -1))
+    return drift_between(system, start, end, trajectories.attributes)
+
+
+def drift_between(
+    system: System, start: States, end: States, attributes: Mapping[str, Any]
+) -> dict[str, NDArray[Any]]:
+    """The change of each conserved quantity between two states of systems.
 
     Energy is relative to the kinetic plus the absolute potential energy at the start. Momentum and
     angular momentum are relative to the sums of their absolute values.
 
-    Returns: for each quantity the relative change of every trajectory, (num,).
+    Returns: for each quantity the relative change of every system, (num,).
     """
-    first, last = (_invariants(system, trajectories, frame) for frame in (0, -1))
+    known = {name: np.asarray(a) for name, a in attributes.items()}
+    first, last = (_invariants(system, *states, known) for states in (start, end))
     report = {}
     for name, (value, scale) in first.items():
         change = np.abs(last[name][0] - value)
@@ -27,12 +40,10 @@ def drift(system: System, trajectories: Trajectories) -> dict[str, NDArray[Any]]
 
 
 def _invariants(
-    system: System, trajectories: Trajectories, frame: int
+    system: System, x: NDArray[Any], v: NDArray[Any], attributes: Attributes
 ) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Each quantity, (num,) or (num, k), and the scale it is measured against, (num,)."""
-    x, v = np.asarray(trajectories.x)[:, frame], np.asarray(trajectories.v)[:, frame]
     num, N, n = x.shape
-    attributes: Attributes = {k: np.asarray(a) for k, a in trajectories.attributes.items()}
     m = attributes.get("mass", np.ones((num, N)))
     momentum = m[..., None] * v
     report = {"momentum": (momentum.sum(1), np.linalg.norm(momentum, axis=-1).sum(1))}

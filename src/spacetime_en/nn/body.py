@@ -17,8 +17,8 @@ from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import (
     NAMED_NODES,
+    Example,
     Forecaster,
-    Pair,
     Symmetries,
     check_ahead,
     check_frames,
@@ -168,7 +168,7 @@ class Body(Forecaster):
         return units.leave(graph, x, v)
 
     @torch.no_grad()
-    def calibrate(self, train: Pair, val: Pair) -> None:
+    def calibrate(self, train: Example, val: Example) -> None:
         """Measure sizes, means and principal poses on training windows, and learn them by heart."""
         if self.memory is not None:
             self.memory.solve([train], [val])

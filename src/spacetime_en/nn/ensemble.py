@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.flow import STEEPEST, Flow
-from spacetime_en.nn.forecaster import Pair, check_sizes
+from spacetime_en.nn.forecaster import Example, check_sizes
 from spacetime_en.nn.observer import LONGEST, Observer, Sight, standard_normal
 from spacetime_en.nn.state import Units
 
@@ -58,7 +58,7 @@ class FlowEnsemble(Flow):
         self.register_buffer("numbers", standard_normal(members).float(), persistent=False)
         self.softening = nn.Parameter(torch.tensor(math.log(SOFT)))
 
-    def calibrate(self, train: Pair, val: Pair) -> None:
+    def calibrate(self, train: Example, val: Example) -> None:
         """Begin with the noise that the training graphs show."""
         self.observer.calibrate(self._sight(train[0])[1])
 

@@ -35,8 +35,8 @@ FULL_SYMMETRY = Symmetries(translation=True, rotation=True, permutation=True)
 NAMED_NODES = FULL_SYMMETRY._replace(permutation=False)  # such as the joints of a body
 
 
-Pair = tuple[SpacetimeGraph, Forecast]  # windows and their targets
-Pairs = Iterable[Pair]
+Example = tuple[SpacetimeGraph, Forecast]  # windows and their targets
+Examples = Iterable[Example]
 
 
 class Forecaster(Pretrained, nn.Module):
@@ -89,7 +89,7 @@ class Forecaster(Pretrained, nn.Module):
         """The forecast, and one set of attention maps a block (none without attention)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
-    def calibrate(self, train: Pair, val: Pair) -> None:
+    def calibrate(self, train: Example, val: Example) -> None:
         """Measure on windows what a model wants to know and does not learn by gradients.
 
         Called once, before training. Most models want nothing.
@@ -178,7 +178,7 @@ class Forecaster(Pretrained, nn.Module):
 class ClosedForm(Forecaster):
     """A model whose best weights are computed, and not trained."""
 
-    def solve(self, train: Pairs, val: Pairs) -> float:
+    def solve(self, train: Examples, val: Examples) -> float:
         """Set the weights.
 
         Args:

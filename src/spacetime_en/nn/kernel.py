@@ -20,7 +20,7 @@ from spacetime_en.metrics import mse
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.forecaster import (
     NAMED_NODES,
-    Pairs,
+    Examples,
     Symmetries,
     check_dims,
     check_no_box,
@@ -127,7 +127,7 @@ class Kernel(Regression):
         return _nearest_rotation(level + up * first)
 
     @torch.no_grad()
-    def solve(self, train: Pairs, val: Pairs) -> float:
+    def solve(self, train: Examples, val: Examples) -> float:
         """Set the weights to the best ones, with width and penalty that are best for `val`.
 
         Of very many training windows, some are taken, from all of them alike.
@@ -156,21 +156,21 @@ class Kernel(Regression):
             self.get_buffer(name).copy_(value)
         return self._error(val)
 
-    def _error(self, pairs: Pairs) -> float:
+    def _error(self, examples: Examples) -> float:
         """The mean squared position error of the forecasts."""
-        found = ((self(graph.to(self.position.dtype)), target) for graph, target in pairs)
+        found = ((self(graph.to(self.position.dtype)), target) for graph, target in examples)
         return float(torch.cat([mse(end.x.to(target.x), target.x) for end, target in found]).mean())
 
-    def _both_sides(self, pairs: Pairs) -> Pairs:
-        for graph, target in pairs:
+    def _both_sides(self, examples: Examples) -> Examples:
+        for graph, target in examples:
             yield graph, target
             if self.tree.has_sides:
                 yield self.tree.mirrored(graph), target.permute(self.tree.mirror)
 
-    def _examples(self, pairs: Pairs) -> list[_Example]:
-        return [_Example(start, self._seen(start), *b) for start, b in self.examples(pairs)]
+    def _examples(self, examples: Examples) -> list[_Seen]:
+        return [_Seen(start, self._seen(start), *b) for start, b in self.starts(examples)]
 
-    def _template(self, examples: list[_Example]) -> Tensor:
+    def _template(self, examples: list[_Seen]) -> Tensor:
         """The mean of the windows, turned until they fit it, (A, n)."""
         template = max((self._fullest(e) for e in examples), key=lambda pair: pair[0])[1]
         for _ in range(ROUNDS):
@@ -180,7 +180,7 @@ class Kernel(Regression):
             template = total / sum(len(example.seen) for example in examples)
         return template
 
-    def _fullest(self, example: _Example) -> tuple[float, Tensor]:
+    def _fullest(self, example: _Seen) -> tuple[float, Tensor]:
         """The window that is extended in most directions, and how far in the least of them.
 
         A window that is flat says nothing about how to turn others across.
@@ -197,7 +197,7 @@ class Kernel(Regression):
         axes = axes * torch.where((axes[:, :1] * up[best]).sum() < 0, -1.0, 1.0)
         return float(least[best]), seen[best] @ axes  # up is the first axis
 
-    def _gathered(self, examples: list[_Example], template: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _gathered(self, examples: list[_Seen], template: Tensor) -> tuple[Tensor, list[Tensor]]:
         """All windows turned, (W, A n), and what lay beyond the line, for x and v, (W, N n)."""
         parts = []
         for start, seen, *beyond in examples:
@@ -207,7 +207,7 @@ class Kernel(Regression):
         return turned, values
 
 
-class _Example(NamedTuple):
+class _Seen(NamedTuple):
     """Windows to learn from: their vectors (B, A, n), and what lay beyond the line (B, N, n)."""
 
     start: Start

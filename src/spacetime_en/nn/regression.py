@@ -12,7 +12,7 @@ from torch import Tensor
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.etal import AttentionMaps
-from spacetime_en.nn.forecaster import ClosedForm, Pairs, check_ahead, check_frames
+from spacetime_en.nn.forecaster import ClosedForm, Examples, check_ahead, check_frames
 from spacetime_en.nn.state import State, Units
 
 T = TypeVar("T")
@@ -73,10 +73,10 @@ class Regression(ClosedForm):
         ahead = graph.horizon[:, None, None] * state.v[:, -1]
         return Start(graph, units, state, state.x[:, -1], ahead)
 
-    def examples(self, pairs: Pairs) -> Iterator[tuple[Start, tuple[Tensor, Tensor]]]:
+    def starts(self, examples: Examples) -> Iterator[tuple[Start, tuple[Tensor, Tensor]]]:
         """Windows and what truly lay beyond their straight lines, in double precision."""
         empty = True
-        for graph, target in pairs:
+        for graph, target in examples:
             empty = False
             graph, target = graph.to(torch.float64), target.to(torch.float64)
             start = self.start(graph)

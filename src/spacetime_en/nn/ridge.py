@@ -17,7 +17,7 @@ from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import (
     FULL_SYMMETRY,
     NAMED_NODES,
-    Pairs,
+    Examples,
     Symmetries,
     check_no_box,
     check_no_padding,
@@ -57,9 +57,9 @@ class _Ridge(Regression):
         return self.weighted(vectors, self.position), self.weighted(vectors, self.velocity)
 
     @torch.no_grad()
-    def solve(self, train: Pairs, val: Pairs) -> float:
+    def solve(self, train: Examples, val: Examples) -> float:
         """Set the weights to the best ones, with the penalty that is best for `val`."""
-        fitted, chosen = (self._equations(pairs) for pairs in (train, val))
+        fitted, chosen = (self._equations(examples) for examples in (train, val))
         found = []
         for weights, own, other in zip((self.position, self.velocity), fitted, chosen, strict=True):
             error, penalty = best((other.error(own.solution(p)), p) for p in PENALTIES)
@@ -67,10 +67,10 @@ class _Ridge(Regression):
             found.append(error)
         return found[0]
 
-    def _equations(self, pairs: Pairs) -> tuple[_NormalEquations, _NormalEquations]:
-        """The normal equations for positions and for velocities, summed over all pairs."""
+    def _equations(self, examples: Examples) -> tuple[_NormalEquations, _NormalEquations]:
+        """The normal equations for positions and for velocities, summed over all examples."""
         both = _NormalEquations(), _NormalEquations()
-        for start, beyond in self.examples(pairs):
+        for start, beyond in self.starts(examples):
             vectors = self.vectors(start)
             for equations, values in zip(both, beyond, strict=True):
                 equations.add(*self.rows(vectors, values))

@@ -2,16 +2,14 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from spacetime_en.data.drift import drift
+from spacetime_en.data.drift import drift_between
 from spacetime_en.data.systems import SYSTEMS
 from spacetime_en.data.tasks import Task
-from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.evaluation import BASELINES, Errors
 from spacetime_en.metrics import errors, summary
 
@@ -46,22 +44,17 @@ def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
     return description
 
 
-def _drift(task: Task, most: int = 20_000) -> Any:
-    """The drift of each conserved quantity over up to `most` runs; None for other data."""
+def _drift(task: Task) -> Any:
+    """The drift of each conserved quantity over many runs; None for other data."""
     runs = task.test.trajectories
     system = SYSTEMS.get(runs.meta.get("system", ""))
     if system is None or len(runs.steps) < 2:
         return None
-    few = slice(0, most)
-    ends = [0, -1]
-    part = Trajectories(
-        np.stack([runs.x[few, k] for k in ends], axis=1),
-        np.stack([runs.v[few, k] for k in ends], axis=1),
-        runs.steps[ends],
-        runs.times[ends],
-        {name: stacked[few] for name, stacked in runs.attributes.items()},
-    )
-    return {name: summary(torch.from_numpy(c)) for name, c in drift(system, part).items()}
+    few = slice(0, 20_000)
+    start, end = ((runs.x[few, frame], runs.v[few, frame]) for frame in (0, -1))
+    attributes = {name: stacked[few] for name, stacked in runs.attributes.items()}
+    changes = drift_between(system, start, end, attributes)
+    return {name: summary(torch.from_numpy(change)) for name, change in changes.items()}
 
 
 def show(description: dict[str, Any], console: Console) -> None:

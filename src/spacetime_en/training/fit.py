@@ -24,7 +24,7 @@ from torch import Tensor
 from spacetime_en.data.tasks import Task
 from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError, Interrupted
-from spacetime_en.nn.forecaster import ClosedForm, Forecaster, Pair
+from spacetime_en.nn.forecaster import ClosedForm, Example, Forecaster
 from spacetime_en.progress import silenced
 from spacetime_en.tensors import evenly
 from spacetime_en.training.batches import Batch, Batches
@@ -94,7 +94,7 @@ def fit(
     return module.progress
 
 
-def _some(windows: Windows, model: Forecaster) -> Pair:
+def _some(windows: Windows, model: Forecaster) -> Example:
     """Windows and targets for a model to look at before training, from all of the data."""
     parameter = next(model.parameters(), torch.empty(0))
     graph, target = windows[evenly(len(windows), CALIBRATED)]
