@@ -27,7 +27,7 @@ from spacetime_en.nn.forecaster import (
     check_share,
     check_sizes,
 )
-from spacetime_en.nn.kernel import Kernel
+from spacetime_en.nn.kernel import CHANGES, Kernel
 from spacetime_en.nn.state import Units, up_of
 from spacetime_en.nn.tree import Tree
 
@@ -82,7 +82,9 @@ class Body(Forecaster):
             raise InputError("frames: a body needs at least two, to see how it moves.")
         tree = Tree(parents, nodes, mirrored)
         orders = min(ORDERS, frames - 1)
-        own = 1 + orders + 2 * (1 + min(FAMILY, orders)) + min(FAMILY, orders) + up
+        few = min(FAMILY, orders)
+        # As _vectors has them: the bone's, its parent's, its child's, the root's changes, up.
+        own = (1 + orders) + (1 + few) + (1 + few) + few + up
         self.count = own + len(tree.at_root) + up  # vectors of a bone
         invariants = own * (own + 1) // 2
         poses = nodes * (1 + orders) * (len(tree.at_root) + up)
@@ -186,22 +188,13 @@ class Body(Forecaster):
         order = min(2, self.orders)  # an acceleration, or with two frames the velocity
         theta = self._invariants(own / size.unsqueeze(-1))
         pose = _pose(place, changes, directions)
-        mean = pose.mean(0)
-        _, deviations, axes = torch.linalg.svd(pose - mean, full_matrices=False)
-        kept = self.principal.shape[1]
-        deviations = deviations[:kept] / len(pose) ** 0.5
-        deviations = deviations + TINY * deviations[0]
-        # Large components count for more than small ones, but not as much as they are larger.
-        scale = (deviations * deviations[0]).sqrt()
-        principal = torch.where(scale > 0, axes[:kept].mT / scale, 0.0)
-        principal = F.pad(principal, (0, kept - principal.shape[1]))
         measured = {
             "size": size,
-            "reach": size[:, order] * ratio**order,
+            "reach": size[:, order] * ratio**order,  # acceleration times frames ahead squared
             "mean": theta.mean(0),
             "spread": theta.std(0, correction=0) + 1e-3,
-            "pose": mean,
-            "principal": principal,
+            "pose": pose.mean(0),
+            "principal": _principal(pose - pose.mean(0), self.principal.shape[1]),
         }
         for name, value in measured.items():
             self.get_buffer(name).copy_(value)
@@ -253,5 +246,18 @@ class Body(Forecaster):
 
 def _pose(place: Tensor, changes: list[Tensor], directions: Tensor) -> Tensor:
     """Coordinates of all bones and their changes along the directions, (B, ...)."""
-    parts = [place, *(3 * d for d in changes)]  # (of the size of what they add up to)
+    parts = [place, *(CHANGES * d for d in changes)]
     return torch.einsum("kbnc,bdc->bnkd", torch.stack(parts), directions).flatten(1)
+
+
+def _principal(poses: Tensor, count: int) -> Tensor:
+    """The first principal components of poses (B, P) about their mean, as columns (P, count).
+
+    Large components count for more than small ones, but not as much as they are larger.
+    """
+    _, deviations, axes = torch.linalg.svd(poses, full_matrices=False)
+    deviations = deviations[:count] / len(poses) ** 0.5
+    deviations = deviations + TINY * deviations[0]
+    scale = (deviations * deviations[0]).sqrt()
+    found = torch.where(scale > 0, axes[:count].mT / scale, 0.0)
+    return F.pad(found, (0, count - found.shape[1]))
