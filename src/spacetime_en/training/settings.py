@@ -121,6 +121,8 @@ _FLOW = {
 PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
     "set-flow": _FLOW,
     "set-flow-ensemble": _FLOW | {"lr": 3e-3, "batch_size": 64},
+    "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},
+    "body": {"lr": 3e-3, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "cosine"},
 }
 
 
