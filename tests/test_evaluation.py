@@ -1,12 +1,14 @@
 import csv
 import json
+from io import StringIO
 
 import pytest
 import torch
+from rich.console import Console
 
 from spacetime_en import InputError, build_model
 from spacetime_en.evaluation import evaluate
-from spacetime_en.report.evaluation import write
+from spacetime_en.report.evaluation import show, write
 from tests.helpers import liven
 
 
@@ -84,6 +86,18 @@ def test_one_row_a_window_and_one_object(tiny_task, tmp_path):
         found.errors["model"].position.tolist()
     )
     assert rows[0]["model_velocity_mse"] == rows[0]["last_frame_velocity_mse"]
+
+
+def test_the_table_fits_80_columns_whatever_the_numbers(tiny_task):
+    report = evaluate(build_model("last-frame"), tiny_task).report
+    for place, size in enumerate((1.2345e-13, 123456.0, 0.0012345, 9999.9, 1.5e300, 5.5e-9)):
+        what = ("position_mse", "velocity_mse")[place // 3]
+        report["least_squares_line"][what][("mean", "median", "p90")[place % 3]] = size
+    console = Console(width=80, file=StringIO())
+    show(report, console)
+    line = next(x for x in console.file.getvalue().splitlines() if x.startswith("least squares"))
+    found = line.removeprefix("least squares line").split()
+    assert found == ["1.23e-13", "1.23e+05", "0.001234", "1e+04", "1.50e+300", "5.50e-09"]
 
 
 def test_unknown_split(tiny_task):

@@ -178,13 +178,15 @@ def test_a_checkpoint_of_other_data(tmp_path):
         run.model()
 
 
-def test_a_config_that_is_not_a_runs_is_not_overwritten(tmp_path):
-    (tmp_path / "config.yaml").write_text(TEXT)
-    with pytest.raises(InputError, match="is not a run's; choose another folder"):
+@pytest.mark.parametrize("name", ["config.yaml", "diverged.json", "logs/notes.txt"])
+def test_a_folder_of_something_else_is_not_written_to(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(TEXT)
+    with pytest.raises(InputError, match=r"holds [\w.]+, and is no run; choose another folder"):
         run_in(tmp_path)
     with pytest.raises(InputError, match="is a file"):
-        run_in(tmp_path / "config.yaml")
-    assert (tmp_path / "config.yaml").read_text() == TEXT
+        run_in(tmp_path / name)
+    assert (tmp_path / name).read_text() == TEXT
 
 
 def test_what_a_killed_writer_left_is_swept(tmp_path):

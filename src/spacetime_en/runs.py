@@ -103,13 +103,18 @@ class Run:
     def unlike(self, task: Task) -> list[str]:
         """In what a task differs from the one trained on, so that forecasts mean something else."""
         ours, theirs = self.facts["data"], data_facts(task)
-        words = {"horizon_time": "a horizon of", "frame_time": "a time between frames of"}
+        words = {
+            "horizon_time": "a horizon of",
+            "frame_time": "a time between frames of",
+            "frames": "windows with a number of frames of",
+            "dims": "a number of dimensions of",
+        }
+        if find_preset(self.config.preset).model.reads_horizon:
+            del words["horizon_time"]
         return [
             f"the model was trained for {what} {ours[key]:g}, this task has {theirs[key]:g}."
             for key, what in words.items()
-            if None not in (ours[key], theirs[key])
-            and not math.isclose(ours[key], theirs[key])
-            and not (key == "horizon_time" and find_preset(self.config.preset).model.reads_horizon)
+            if None not in (ours[key], theirs[key]) and not math.isclose(ours[key], theirs[key])
         ]
 
     def seen_in_training(self, task: Task, split: str) -> list[str]:
@@ -264,8 +269,12 @@ def train(
     exists = any((folder / "checkpoints").glob("*.safetensors"))
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; choose another name for the run's folder.")
-    if (folder / CONFIG).exists() and not (folder / FACTS).exists():
-        raise InputError(f"{folder / CONFIG}: is not a run's; choose another folder for the run.")
+    if folder.exists() and not (folder / FACTS).exists():
+        others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        if others:
+            raise InputError(
+                f"{folder}: holds {others[0]}, and is no run; choose another folder for the run."
+            )
     if exists and not resume:
         raise InputError(
             f"{folder}: is a run already; resume it (--resume), choose another folder, or "

@@ -96,6 +96,26 @@ def test_forward_kinematics_is_what_the_format_says():
     assert np.allclose(x[1], [[1, 2, 3], knee, knee + 1.5 * shin @ [0, -1, 0]])
 
 
+def test_skeletons_beside_trials_and_names_that_repeat(tmp_path):
+    for subject, size in (("a", 2.0), ("b", 3.0)):
+        (tmp_path / subject).mkdir()
+        skeleton = ASF.replace("length 2.0", f"length {size}")
+        assert subject == "a" or skeleton != ASF
+        (tmp_path / subject / "skeleton.asf").write_text(skeleton)
+        (tmp_path / subject / f"walk_{subject}.amc").write_text(AMC)
+    found = read(tmp_path)
+    assert found.meta["trials"] == ["walk_a", "walk_b"]
+    thighs = np.linalg.norm(found.x[:, 0, 1] - found.x[:, 0, 0], axis=-1)
+    assert np.allclose(thighs, [2.0, 3.0])
+    (tmp_path / "b" / "walk_b.amc").rename(tmp_path / "b" / "walk_a.amc")
+    with pytest.raises(InputError, match="two trials or skeletons are called walk_a"):
+        read(tmp_path)
+    (tmp_path / "lost").mkdir()
+    (tmp_path / "b" / "walk_a.amc").rename(tmp_path / "lost" / "run_1.amc")
+    with pytest.raises(InputError, match=r"no skeleton for the trial run_1; expected run\.asf"):
+        read(tmp_path)
+
+
 def test_a_folder_and_a_tar_file_of_it_are_runs_of_different_lengths(tmp_path):
     folder = tmp_path / "all" / "07"
     folder.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,6 +223,34 @@ def test_another_horizon_than_the_trained_one_is_told(spacetime, capsys):
     assert "trained for a horizon of 0.1" in report["warnings"][0]
 
 
+def test_other_data_are_cut_as_the_model_knows_them(spacetime):
+    x = np.random.default_rng(0).standard_normal((12, 30, 3, 3)).cumsum(1)
+    np.savez("a.npz", x=x)
+    np.savez("flat.npz", x=x[:, :29, :, :2])
+    for name in ("a", "flat"):
+        spacetime("data", "import", f"{name}.npz", "--out", name)
+    windows = ("--task.length", "4", "--task.horizon", "3")
+    spacetime("train", "ridge-shared", "--data", "a", *windows, "--out", "run")
+    report = json.loads(spacetime("evaluate", "run", "--data", "flat", "--json"))
+    assert report["warnings"] == [
+        "the model was trained for a number of dimensions of 3, this task has 2."
+    ]
+    assert report["windows"] == 2 * (29 - 3 - 3)
+    short = ("evaluate", "run", "--data", "flat", "--task.length", "5")
+    assert "tied to 4 frames" in error_of(spacetime, *short)
+    spacetime("train", "linear", *TASK, "--steps", "1", "--out", "simulated")
+    report = json.loads(spacetime("evaluate", "simulated", "--data", "a", "--json"))
+    assert report["windows"] == 2 * (30 - 3)  # three frames, as in training
+
+
+def test_a_report_that_cannot_be_written_is_still_shown(spacetime, capsys):
+    spacetime("train", "linear", *TASK, "--steps", "1", "--out", "run")
+    capsys.readouterr()
+    Path("run/evaluation").write_text("in the way")
+    assert json.loads(spacetime("evaluate", "run", "--json"))["windows"] == 12
+    assert "straight line" in spacetime("evaluate", "run")
+
+
 def test_no_space_is_one_sentence(spacetime, monkeypatch):
     import spacetime_en.runs as runs
 
@@ -230,7 +259,7 @@ def test_no_space_is_one_sentence(spacetime, monkeypatch):
 
     monkeypatch.setattr(runs, "replace_whole", full)
     said = error_of(spacetime, "train", "linear", *TASK, "--steps", "1", "--out", "run")
-    assert said == "error: [Errno 28] No space left on device"
+    assert said == "error: No space left on device."
 
 
 def test_the_demo(spacetime, monkeypatch, tmp_path):

@@ -169,8 +169,10 @@ def data_import(
     step = (found.times[-1] - found.times[0]) / max(1, frames - 1)
     unit = found.meta.get("time_unit") or "time units"
     length = found.meta.get("length_unit") or "own units"
+    shortest = frames if found.lengths is None else found.lengths.min()
+    long = f"{frames}" if shortest == frames else f"{shortest} to {frames}"
     Console().print(
-        f"{out}:\n{runs} run(s) of {frames} frames, {nodes} nodes in {dims} dimensions,\n"
+        f"{out}:\n{runs} run(s) of {long} frames, {nodes} nodes in {dims} dimensions,\n"
         f"{step:g} {unit} between frames, lengths in {length},"
         f"\nvelocities {'from the file' if found.measured_velocities else 'from differences'}, "
         f"attributes: {', '.join(found.attributes) or 'none'}, "
@@ -274,8 +276,11 @@ def main() -> None:
 
                 known |= training.commands(arguments) | runs.commands(arguments)
             _run(known, "spacetime", what, arguments)
-    except (InputError, ImportError, OSError) as error:
+    except (InputError, ImportError) as error:
         sys.exit(f"error: {error}")
+    except OSError as error:
+        what = error.strerror or str(error)
+        sys.exit(f"error: {error.filename}: {what}." if error.filename else f"error: {what}.")
     except Interrupted as stop:
         print(str(stop) or "stopped", file=sys.stderr)
         sys.exit(130)

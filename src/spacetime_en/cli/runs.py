@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -65,13 +66,19 @@ class Evaluate:
             )
         found.report.update(run=str(self.run), preset=run.config.preset)
         found.report["warnings"] = run.unlike(task) + run.seen_in_training(task, self.split)
-        name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
-        report, table = write(found, run.outputs / "evaluation", name)
         if self.json:
             print(json.dumps(found.report, indent=2))
         else:
             show(found.report, Console())
-            print(f"written: {report}\nerrors of every window: {table}")
+        folder = run.outputs / "evaluation"
+        try:
+            name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
+            report, table = write(found, folder, name)
+        except OSError as error:
+            print(f"warning: not written to {folder} ({error.strerror}).", file=sys.stderr)
+        else:
+            written = sys.stderr if self.json else sys.stdout
+            print(f"written: {report}\nerrors of every window: {table}", file=written)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +220,16 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
         settings: dict[str, Any] = {}
         if folder is not None and shipped(folder).is_dir():
             # By default the run's own task, any of whose settings may be replaced.
-            own = Run.open(folder).config.task
+            run = Run.open(folder)
+            own = run.config.task
             if not task or task == source_of(own):
                 task = source_of(own)
                 settings = without_source(own)
                 chosen = dataclasses.replace(chosen, task=task)
+            elif "data" in task:  # windows as the model knows them
+                settings = {"length": run.facts["data"]["frames"]}
+                if "data" in own:
+                    settings = without_source(own) | {"counts": None}
         if task:
             fields = [task_field(settings_of("set", task)["task"], settings)]
     evaluate = dataclasses.make_dataclass(

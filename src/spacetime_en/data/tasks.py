@@ -31,6 +31,8 @@ from spacetime_en.errors import InputError, no_such
 from spacetime_en.progress import progress_bar
 from spacetime_en.tensors import evenly
 
+REPEATED = 0.1  # share of targets that may repeat an input: recordings hold some frames twice
+
 
 @dataclass(frozen=True)
 class Task:
@@ -114,6 +116,8 @@ class Task:
         num = len(trajectories)
         by_time = counts is None and num < 10
         suggested = suggest_windows(trajectories.steps, share=0.1 if by_time else 1.0)
+        if not trajectories.measured_velocities:  # which are differences of two frames
+            suggested = (max(2, suggested[0]), *suggested[1:])
         length, stride, horizon = (
             own if given is None else given
             for given, own in zip((length, stride, horizon), suggested, strict=True)
@@ -123,12 +127,13 @@ class Task:
             return Windows(trajectories, length, stride, horizon, **where, **options)
 
         if by_time:
-            if len(trajectories.steps) - length < 10:
+            first, last = int(trajectories.steps[0]), int(trajectories.steps[-1])
+            if (last - first) // 10 <= (length - 1) * stride + horizon:
                 raise InputError(
                     f"trajectories: {num} runs of {len(trajectories.steps)} frames can be split "
-                    "neither by run (at least ten) nor by time; give more of either."
+                    "neither by run (at least ten) nor by time (a tenth is too short for windows "
+                    f"of {length} frames and a target); give more of either, or shorter windows."
                 )
-            first, last = int(trajectories.steps[0]), int(trajectories.steps[-1])
             a, b = (first + int((last - first) * share) for share in (0.8, 0.9))
             parts = [windows(steps=span) for span in ((first, a), (a + 1, b), (b + 1, last))]
             return cls(name, parts[0], parts[1], parts[2], audit=audit)
@@ -180,7 +185,7 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
         yield "all targets are the same; there is nothing to forecast."
     else:
         repeats = (graph.x == x[:, None]).all(-1).all(-1).any(1).double().mean().item()
-        if repeats > 0.01:
+        if repeats > REPEATED:
             yield (
                 f"{repeats:.0%} of the targets equal a frame of their input; the target would be "
                 "given away. Is the horizon right?"

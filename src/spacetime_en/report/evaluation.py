@@ -20,9 +20,10 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(f"[bold]{report['task']}[/bold], {report['windows']:,} {report['split']} windows")
     for warning in report.get("warnings", []):
         console.print(f"warning: {warning}")
-    head = ("", "position MSE", "median", "p90", "velocity MSE", "median", "p90")
-    table = Table(*head, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.columns[0].no_wrap = True
+    head = ("", "position\nMSE", "median", "p90", "velocity\nMSE", "median", "p90")
+    table = Table(*head, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for column in table.columns:
+        column.no_wrap = True  # half a number is worse than none
     rows = {report.get("preset", report["model"]): report} | {
         name: report[name] for name in BASELINES
     }
@@ -30,9 +31,9 @@ def show(report: dict[str, Any], console: Console) -> None:
         cells = [row[what][c] for what in ("position_mse", "velocity_mse") for c in COLUMNS]
         table.add_row(
             name.replace("_", " "),
-            *(f"{cell:.4g}" if cell >= 1e-3 else f"{cell:.2e}" for cell in cells),
+            *(f"{cell:.4g}" if 1e-3 <= cell < 1e4 else f"{cell:.2e}" for cell in cells),
         )
-    console.print(table)
+    console.print("", table, "", sep="\n")
     found = ", ".join(f"{k} {v:.1e}" for k, v in report["equivariance_error"].items())
     console.print(f"equivariance error: {found}")
     if report["calibration"]:

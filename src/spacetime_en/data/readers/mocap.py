@@ -190,35 +190,45 @@ class MotionFiles:
     _read: dict[str, Callable[[], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._read.update(_files(self.path))
+        for name, read in _files(self.path):
+            if name in self._read or (name.endswith(".amc") and _stem(name) in self.trials):
+                raise InputError(
+                    f"{self.path}: two trials or skeletons are called {_stem(name)}; give each a "
+                    "name of its own."
+                )
+            self._read[name] = read
         if not self.trials:
             raise InputError(f"{self.path}: holds no .amc file.")
 
     @property
     def trials(self) -> list[str]:
         """Their names, such as ``35_01``, in order."""
-        return sorted(PurePosixPath(name).stem for name in self._read if name.endswith(".amc"))
+        return sorted(_stem(name) for name in self._read if name.endswith(".amc"))
 
     def skeleton(self, trial: str) -> Skeleton:
-        """The skeleton of a trial: that of its subject, or the only one there is."""
-        skeletons = {PurePosixPath(n).stem: n for n in self._read if n.endswith(".asf")}
-        name = skeletons.get(trial.rsplit("_", 1)[0])
-        if name is None and len(skeletons) == 1:
-            name = next(iter(skeletons.values()))
-        if name is None:
-            raise InputError(
-                f"{self.path}: no skeleton for the trial {trial}; expected "
-                f"{trial.rsplit('_', 1)[0]}.asf."
-            )
-        return parse_asf(self._read[name](), f"{self.path}/{name}")
+        """The skeleton of a trial: that of its subject, or the only one beside it, or of all."""
+        subject = trial.rsplit("_", 1)[0]
+        folder = PurePosixPath(self._file(trial)).parent
+        every = [name for name in self._read if name.endswith(".asf")]
+        beside = [name for name in every if PurePosixPath(name).parent == folder]
+        for among in (beside, every):
+            own = [name for name in among if _stem(name) == subject]
+            found = own if own else among
+            if len(found) == 1:
+                return parse_asf(self._read[found[0]](), f"{self.path}/{found[0]}")
+        raise InputError(f"{self.path}: no skeleton for the trial {trial}; expected {subject}.asf.")
+
+    def _file(self, trial: str) -> str:
+        names = {_stem(name): name for name in self._read if name.endswith(".amc")}
+        if trial not in names:
+            raise InputError(f"{self.path}: there is no trial {trial}.")
+        return names[trial]
 
     def positions(self, trial: str) -> Floats:
         """The joints' positions in a trial, (T, N, 3)."""
-        names = {PurePosixPath(n).stem: n for n in self._read if n.endswith(".amc")}
-        if trial not in names:
-            raise InputError(f"{self.path}: there is no trial {trial}.")
-        where = f"{self.path}/{names[trial]}"
-        motion = parse_amc(self._read[names[trial]](), where)
+        name = self._file(trial)
+        where = f"{self.path}/{name}"
+        motion = parse_amc(self._read[name](), where)
         try:
             return self.skeleton(trial).positions(motion)
         except (KeyError, ValueError) as error:
@@ -271,6 +281,10 @@ def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:
         "time_unit": "s",
         "length_unit": "ASF units",
     }
+
+
+def _stem(name: str) -> str:
+    return PurePosixPath(name).stem
 
 
 def _files(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
