@@ -33,7 +33,8 @@ from spacetime_en.nn.state import State, Units
 from spacetime_en.tensors import as_tensor
 
 # The curriculum. Chaos hides the law of force at first: equal steps and softened forces make
-# motions smooth, until the law is roughly known; then both go, and outliers are mistrusted.
+# motions smooth, until the law is roughly known; then steps adapt, forces are softened at very
+# short range only, and outliers are mistrusted.
 SMOOTH = 0.3  # share of the training with equal steps
 HARD = 0.7  # share after which forces are softened no more
 SOFT = 0.5, 1e-3  # softening at the start and at the end, in the model's units of length
