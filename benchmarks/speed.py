@@ -8,7 +8,9 @@ process each. Ratios above 1 mean that ours is faster, or smaller.
 
 import contextlib
 import copy
+import json
 import platform
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -347,6 +349,23 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "inference": inference,
     "layer": layer,
 }
+
+
+def report(sections: Sequence[str], as_json: bool) -> None:
+    """Run sections and print their rows as they come, or at the end one object."""
+    rows = []
+    for name in sections:
+        for row in SECTIONS[name]():
+            rows.append(row)
+            what, *numbers = (
+                value if key == "what" else f"{value:,.{0 if value >= 100 else 2}f} {key}"
+                for key, value in row.items()
+            )
+            line = f"{what} {', '.join(numbers[:2]).rjust(79 - len(what))}"
+            more = f"\n    {', '.join(numbers[2:])}" if numbers[2:] else ""
+            print(line + more, file=sys.stderr if as_json else sys.stdout, flush=True)
+    if as_json:
+        print(json.dumps({"machine": machine(), "rows": rows}, indent=2))
 
 
 def machine() -> dict[str, Any]:

@@ -24,6 +24,7 @@ def test_models_as_json(monkeypatch, capsys):
         "nodes": 20,
         "parameters": 1_269_833,
         "equivariant": False,
+        "symmetries": {"translation": False, "rotation": False, "permutation": False},
     }
     assert found["set", 30]["equivariant"] is True
 

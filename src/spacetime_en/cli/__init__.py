@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import tyro
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
 from spacetime_en.errors import InputError, Interrupted, no_such
-from spacetime_en.nn.presets import PRESETS, build_model
 from spacetime_en.progress import progress_bar
 from spacetime_en.report.plots import plot_trajectories
 
@@ -34,29 +31,13 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
         nodes: numbers of nodes N to build each preset for.
         json: print a list of objects instead of a table.
     """
-    rows = []
-    for preset in PRESETS:
-        for n in nodes:
-            with torch.device("meta"):  # counts need no memory
-                model = build_model(preset, nodes=n)
-            count = sum(p.numel() for p in model.parameters())
-            rows.append((preset, n, count, model))
+    from spacetime_en.report.models import describe, show
+
+    rows = describe(nodes)
     if json:
-        keys = ("preset", "nodes", "parameters", "equivariant")
-        listed = [dict(zip(keys, (*row, m.is_equivariant), strict=True)) for *row, m in rows]
-        print(json_module.dumps(listed, indent=2))
-        return
-    counts = (f"N = {n}" for n in nodes)
-    table = Table(
-        "preset", *counts, "transl.", "rot.", "perm.", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
-    for column in table.columns[1 : 1 + len(nodes)]:
-        column.justify = "right"
-    for preset in PRESETS:
-        own = [(count, model) for name, _, count, model in rows if name == preset]
-        symmetries = ("yes" if holds else "no" for holds in own[0][1].symmetries)
-        table.add_row(preset, *(f"{count:,}" for count, _ in own), *symmetries)
-    Console().print(table)
+        print(json_module.dumps(rows, indent=2))
+    else:
+        show(rows, Console())
 
 
 def simulate(
@@ -209,19 +190,7 @@ def bench(sections: Positional[tuple[str, ...]] = (), json: bool = False) -> Non
     speed = importlib.import_module("benchmarks.speed")
     if unknown := [name for name in sections if name not in speed.SECTIONS]:
         raise no_such("section", unknown[0], list(speed.SECTIONS))
-    rows = []
-    for name in sections or speed.SECTIONS:
-        for row in speed.SECTIONS[name]():
-            rows.append(row)
-            what, *numbers = (
-                value if key == "what" else f"{value:,.{0 if value >= 100 else 2}f} {key}"
-                for key, value in row.items()
-            )
-            line = f"{what} {', '.join(numbers[:2]).rjust(79 - len(what))}"
-            more = f"\n    {', '.join(numbers[2:])}" if numbers[2:] else ""
-            print(line + more, file=sys.stderr if json else sys.stdout, flush=True)
-    if json:
-        print(json_module.dumps({"machine": speed.machine(), "rows": rows}, indent=2))
+    speed.report(sections or tuple(speed.SECTIONS), json)
 
 
 def reproduce(
@@ -278,6 +247,9 @@ def main() -> None:
             _run(known, "spacetime", what, arguments)
     except (InputError, ImportError) as error:
         sys.exit(f"error: {error}")
+    except BrokenPipeError:  # whoever read the output, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
         what = error.strerror or str(error)
         sys.exit(f"error: {error.filename}: {what}." if error.filename else f"error: {what}.")

@@ -13,11 +13,17 @@ from tyro.conf import Positional
 from spacetime_en.cli.chosen import Chosen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Training:
     """Options common to train and search."""
 
     chosen: ClassVar[Chosen]
+
+    preset: Positional[str] = ""
+    out: Path
+    task: str | None = None
+    data: Path | None = None
+    config: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +33,14 @@ class Train(_Training):
     Args:
         preset: the name of a preset (see `spacetime models`), or the import path of your own class.
         out: folder of the run.
-        task: the name of a task.
+        task: charged, charged-noisy, gravity, springs, egnn-nbody, solar-system,
+            mocap-walk, mocap-run or mocap-basketball.
         data: or the folder of a data set (see `spacetime data import`).
         config: YAML file with settings; options given here replace its own.
         resume: go on with the run in that folder, if there is one; the budget may change.
         loggers: tensorboard, csv, or import paths of Lightning's other loggers.
     """
 
-    preset: Positional[str] = ""
-    out: Path
-    task: str | None = None
-    data: Path | None = None
-    config: Path | None = None
     resume: bool = False
     loggers: tuple[str, ...] = ("tensorboard", "csv")
 
@@ -76,11 +78,6 @@ class Search(_Training):
             model.hidden=32,64,128 for a choice.
     """
 
-    preset: Positional[str] = ""
-    out: Path
-    task: str | None = None
-    data: Path | None = None
-    config: Path | None = None
     trials: int = 20
     timeout: str | None = None
     storage: str | None = None
