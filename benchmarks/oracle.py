@@ -19,10 +19,11 @@ from torch import Tensor
 
 from spacetime_en.data.systems import SYSTEMS
 from spacetime_en.data.tasks import load_task
-from spacetime_en.data.windows import Windows
 from spacetime_en.geometry import random_rotation
+from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.metrics import mse, summary
 from spacetime_en.nn.force import PairForce, Pairs
+from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.leapfrog import Pace, leapfrog
 from spacetime_en.nn.neighbourhood import Neighbourhood
 
@@ -56,11 +57,11 @@ class ByLength(PairForce):
         return s * r.square().reciprocal().clamp(max=self.level)
 
 
-def forecasts(force: PairForce, windows: Windows, pace: Pace) -> Tensor:
+def forecasts(force: PairForce, windows: SpacetimeGraph, pace: Pace) -> Tensor:
     """Positions at the target time, in double precision, (W, N, n)."""
     found = []
     for first in range(0, len(windows), 500):
-        graph, _ = windows[first : first + 500]
+        graph = windows[first : first + 500]
         graph = graph.frame(graph.last_frame).to(torch.float64)
         assert graph.edge_attr is not None
         pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=1e-9)
@@ -81,28 +82,30 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--share", type=float, default=0.1, help="of the shortest time")
     parser.add_argument("--axes", type=int, default=8, help="how many random ones")
+    parser.add_argument("--windows", type=int, default=2_000, help="at most so many")
     given = parser.parse_args()
     sizes = {"horizon": given.horizon}
     if given.task == "charged":
         sizes["nodes"] = given.nodes
     task = load_task(given.task, **sizes)
     pace = Pace(16, 20_000, given.share)
-    truths = {w: w[list(range(len(w)))][1].x.to(torch.float64) for w in (task.val, task.test)}
+    val, test = (windows[: given.windows] for windows in (task.val, task.test))
 
-    def errors(force: PairForce, windows: Windows) -> Tensor:
-        return mse(forecasts(force, windows, pace), truths[windows])
+    def errors(force: PairForce, examples: Example) -> Tensor:
+        graph, target = examples
+        return mse(forecasts(force, graph, pace), target.x.to(torch.float64))
 
-    show("by component", errors(ByComponent(torch.eye(3, dtype=torch.float64)), task.test))
-    level = min(LEVELS, key=lambda level: float(errors(ByLength(level), task.val).mean()))
-    show(f"by length, {level:g}", errors(ByLength(level), task.test))
+    show("by component", errors(ByComponent(torch.eye(3, dtype=torch.float64)), test))
+    level = min(LEVELS, key=lambda level: float(errors(ByLength(level), val).mean()))
+    show(f"by length, {level:g}", errors(ByLength(level), test))
     generator = torch.Generator().manual_seed(0)
     turned = torch.stack(
         [
-            forecasts(ByComponent(random_rotation(3, generator)), task.test, pace)
+            forecasts(ByComponent(random_rotation(3, generator)), test[0], pace)
             for _ in range(given.axes)
         ]
     )
-    mean = mse(turned.mean(0), truths[task.test])
+    mean = mse(turned.mean(0), test[1].x.to(torch.float64))
     show(f"mean over {given.axes} axes", mean)
     more = turned.var(0).mean((1, 2)) / given.axes  # what the mean over all axes would take away
     print(f"mean over all axes       mean {float((mean - more).mean()):.2e}")
