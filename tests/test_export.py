@@ -78,15 +78,21 @@ def session(path):
     return runtime.InferenceSession(path, options)
 
 
+def as_forecast(outputs):
+    return Forecast(**{name.removeprefix("forecast_"): value for name, value in outputs.items()})
+
+
 def run_onnx(path, graph):
     fields = {name: field.numpy() for name, field in graph.fields().items()}
-    x, v = session(path).run(["forecast_x", "forecast_v"], fields)
-    return Forecast(torch.from_numpy(x), torch.from_numpy(v))
+    program = session(path)
+    names = [value.name for value in program.get_outputs()]
+    return as_forecast(
+        dict(zip(names, map(torch.from_numpy, program.run(names, fields)), strict=True))
+    )
 
 
 def run_torch(path, graph):
-    forecast = torch.export.load(path).module()(**graph.fields())
-    return Forecast(forecast["forecast_x"], forecast["forecast_v"])
+    return as_forecast(torch.export.load(path).module()(**graph.fields()))
 
 
 RUN = {"onnx": run_onnx, "torch-export": run_torch}
@@ -109,7 +115,9 @@ def assert_same(found, model, graph):
         assert_lively(model, graph)
         wanted = model(graph)
     tolerance = 1e-5 if graph.x.dtype == torch.float32 else 1e-12
-    for one, other in ((found.x, wanted.x), (found.v, wanted.v)):
+    assert (found.spread is None) == (wanted.spread is None)
+    pairs = [(found.x, wanted.x), (found.v, wanted.v), (found.spread, wanted.spread)]
+    for one, other in pairs[: 2 if wanted.spread is None else 3]:
         size = float(other.abs().max())
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * size)
 
@@ -141,7 +149,7 @@ def test_onnx_runtime_forecasts_what_the_model_does(preset, tmp_path, capfd):
     assert {value.name: value.shape for value in session(path).get_outputs()} == {
         "forecast_x": [B, N, 3],
         "forecast_v": [B, N, 3],
-    }
+    } | ({"forecast_spread": [B, N]} if preset == "set-flow-ensemble" else {})
 
 
 WITHOUT_THE_PACKAGE = """
@@ -170,8 +178,7 @@ def test_torch_export_files_run_without_this_package(presets, tmp_path, capfd):
     subprocess.run(command, check=True, cwd=tmp_path, timeout=300)
     for path, model in models.items():
         found = torch.load(path + ".out")
-        forecast = Forecast(found["forecast_x"], found["forecast_v"])
-        assert_same(forecast, model, graphs[path])
+        assert_same(as_forecast(found), model, graphs[path])
 
 
 @pytest.mark.slow

@@ -1,8 +1,9 @@
 """A model as one file that runs without this package: a program from tensors to tensors.
 
 The program's inputs are the fields of a graph in canonical form, by name: what
-``graph.fields()`` gives is what it takes. Its outputs are ``forecast_x`` and ``forecast_v``. It
-checks no values: behind masks anything may stand, but masks, indices and times are believed.
+``graph.fields()`` gives is what it takes. Its outputs are ``forecast_x``, ``forecast_v`` and, of
+models that know it, ``forecast_spread``. It checks no values: behind masks anything may stand, but
+masks, indices and times are believed.
 """
 
 import copy
@@ -21,12 +22,11 @@ from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from spacetime_en.errors import InputError, no_such, require
 from spacetime_en.files import replace_whole
-from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.progress import silenced
 
 Format = Literal["onnx", "torch-export"]
-OUTPUTS = ("forecast_x", "forecast_v")
 RECORD = "spacetime_en"  # the key of what the file says about itself
 
 # The axes of the fields in canonical form, with the letters of :mod:`spacetime_en.graph`.
@@ -83,13 +83,18 @@ def export(
         require("onnxscript", "onnx")
     model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
     example = example.to("cpu")
-    model(example)  # what the model refuses, it refuses here: while tracing, values are not seen
+    # What the model refuses, it refuses here: while tracing, values are not seen.
+    outputs = _outputs(model(example))
     # The exporters' warnings are about their own inside.
     with silenced("torch", "onnxscript"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program, shapes = _trace(model, example)
+        program, inputs = _trace(model, example)
+        _, _, *of_nodes = inputs["x"]  # N and n
+        shapes = {
+            name: (inputs["x"][0], *of_nodes)[: output.ndim] for name, output in outputs.items()
+        }
         write = _onnx if format == "onnx" else _torch_export
-        content = write(program, shapes, _record(model, example, shapes))
+        content = write(program, inputs, shapes, _record(model, example, inputs, shapes))
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_whole(path, lambda temporary: temporary.write_bytes(content))
     return path
@@ -101,7 +106,7 @@ def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram,
     Args:
         model: in eval mode and on the CPU.
         example: on the CPU.
-    Returns: the program, and the shapes of its inputs, in order, and of its outputs.
+    Returns: the program, and the shapes of its inputs, in order.
     """
     # A tracer takes a size of 1 for a constant, and strides for a promise.
     several = example[[0, 0]] if len(example) == 1 else example
@@ -136,23 +141,27 @@ def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram,
         node.meta.pop("stack_trace", None)
     program.graph.eliminate_dead_code()  # such as the edges of models without edges
     program.graph_module.recompile()
-    _, _, *of_nodes = axes["x"]  # N and n
-    axes = axes | dict.fromkeys(OUTPUTS, ("B", *of_nodes))
     return program, {name: tuple(fixed.get(a, a) for a in shape) for name, shape in axes.items()}
 
 
-def _record(model: Forecaster, example: SpacetimeGraph, shapes: dict[str, Shape]) -> str:
+def _outputs(forecast: Forecast) -> dict[str, Tensor]:
+    """What of a forecast there is, by the names of the program's outputs."""
+    found = {"x": forecast.x, "v": forecast.v, "spread": forecast.spread}
+    return {f"forecast_{name}": value for name, value in found.items() if value is not None}
+
+
+def _record(
+    model: Forecaster, example: SpacetimeGraph, inputs: dict[str, Shape], outputs: dict[str, Shape]
+) -> str:
     """What a user of the file should know, as JSON."""
     fields = example.fields()
     dtypes = {name: str(field.dtype).removeprefix("torch.") for name, field in fields.items()}
-    dtypes |= dict.fromkeys(OUTPUTS, dtypes["x"])
-    values = {name: {"dtype": dtypes[name], "shape": shape} for name, shape in shapes.items()}
     record = {
         "version": version("spacetime-en"),
         "model": type(model).__name__,
         "config": dict(model.config),
-        "inputs": {name: values[name] for name in fields},
-        "outputs": {name: values[name] for name in OUTPUTS},
+        "inputs": {n: {"dtype": dtypes[n], "shape": shape} for n, shape in inputs.items()},
+        "outputs": {n: {"dtype": dtypes["x"], "shape": shape} for n, shape in outputs.items()},
         "example": {name: tuple(field.shape) for name, field in fields.items()},
     }
     return json.dumps(record)
@@ -221,24 +230,31 @@ class _OfTensors(nn.Module):
         for name, value in fields.items():
             object.__setattr__(graph, name, value)
         forecast, _ = self.model.forecast(graph, return_attention=False)
-        return dict(zip(OUTPUTS, (forecast.x, forecast.v), strict=True))
+        return _outputs(forecast)
 
 
-def _torch_export(program: ExportedProgram, shapes: dict[str, Shape], record: str) -> bytes:
+def _torch_export(
+    program: ExportedProgram, inputs: dict[str, Shape], outputs: dict[str, Shape], record: str
+) -> bytes:
     """The content of a ``.pt2`` file."""
     buffer = io.BytesIO()
     torch.export.save(program, buffer, extra_files={f"{RECORD}.json": record})
     return buffer.getvalue()
 
 
-def _onnx(program: ExportedProgram, shapes: dict[str, Shape], record: str) -> bytes:
+def _onnx(
+    program: ExportedProgram, inputs: dict[str, Shape], outputs: dict[str, Shape], record: str
+) -> bytes:
     """The content of an ONNX file."""
     if any(node.target in MISSING for node in program.graph.nodes):
         program = program.run_decompositions(MISSING)
-    names = [name for name in shapes if name not in OUTPUTS]
     try:
         exported = torch.onnx.export(
-            program, input_names=names, output_names=OUTPUTS, dynamo=True, verbose=False
+            program,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamo=True,
+            verbose=False,
         )
     except torch.onnx.OnnxExporterError as error:
         cause: BaseException = error
@@ -252,6 +268,7 @@ def _onnx(program: ExportedProgram, shapes: dict[str, Shape], record: str) -> by
     proto: Any = exported.model_proto
     # The axes get our letters. Shapes inside the program have the tracer's: they are dropped.
     proto.graph.ClearField("value_info")
+    shapes = inputs | outputs
     for value in (*proto.graph.input, *proto.graph.output):
         dims = value.type.tensor_type.shape.dim
         for dim, size in zip(dims, shapes[value.name], strict=True):
