@@ -269,7 +269,7 @@ def train(
     exists = any((folder / "checkpoints").glob("*.safetensors"))
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; choose another name for the run's folder.")
-    if folder.exists() and not (folder / FACTS).exists():
+    if first and folder.exists() and not (folder / FACTS).exists():
         others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         if others:
             raise InputError(

@@ -112,7 +112,13 @@ def test_skeletons_beside_trials_and_names_that_repeat(tmp_path):
         read(tmp_path)
     (tmp_path / "lost").mkdir()
     (tmp_path / "b" / "walk_a.amc").rename(tmp_path / "lost" / "run_1.amc")
-    with pytest.raises(InputError, match=r"no skeleton for the trial run_1; expected run\.asf"):
+    with pytest.raises(InputError, match=r"no skeleton for the trial run_1; expected one run\.asf"):
+        read(tmp_path)
+    (tmp_path / "b" / "run.asf").write_text(ASF)  # the subject's own is better than the only one
+    (tmp_path / "lost" / "skeleton.asf").write_text(ASF.replace("length 2.0", "length 9.0"))
+    assert np.linalg.norm(read(tmp_path).x[0, 0, 1] - read(tmp_path).x[0, 0, 0]) < 3
+    (tmp_path / "run.asf").write_text(ASF)
+    with pytest.raises(InputError, match="several skeletons for the trial run_1"):
         read(tmp_path)
 
 
@@ -161,7 +167,7 @@ def test_a_folder_and_a_tar_file_of_it_are_runs_of_different_lengths(tmp_path):
         (ASF, AMC.replace("shin 40\n", ""), r"07_01.amc: is no AMC motion, or cut off"),
         (ASF, AMC.replace("shin 0", "shin 0 1").replace("shin 40", "shin 0 1"), "does not fit its"),
         (ASF, AMC.replace("shin", "toe"), r"07_01.amc: does not fit its skeleton \('shin'\)"),
-        (None, AMC, r"no skeleton for the trial 07_01; expected 07.asf"),
+        (None, AMC, r"no skeleton for the trial 07_01; expected one 07.asf"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path, asf, amc, sentence):

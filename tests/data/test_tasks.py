@@ -134,6 +134,9 @@ def test_in_a_box_targets_continue_the_path():
 def test_too_few_runs_and_frames_say_so():
     with pytest.raises(InputError, match=r"5 runs of 11 frames can be split neither by run"):
         Task.from_trajectories(simulate("charged", 5))
+    x = np.random.default_rng(0).standard_normal((3, 20, 2, 3)).cumsum(1)
+    task = Task.from_trajectories(Trajectories.from_arrays(x, x))  # just enough
+    assert [len(windows) for windows in task.splits.values()] == [45, 3, 3]
 
 
 def test_a_trajectory_in_two_splits_is_refused():

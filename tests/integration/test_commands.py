@@ -238,6 +238,11 @@ def test_other_data_are_cut_as_the_model_knows_them(spacetime):
     assert report["windows"] == 2 * (29 - 3 - 3)
     short = ("evaluate", "run", "--data", "flat", "--task.length", "5")
     assert "tied to 4 frames" in error_of(spacetime, *short)
+    spacetime("train", "ridge-shared", "--data", "a", "--out", "suggested")  # ten frames
+    np.savez("short.npz", x=x[:, :14])
+    spacetime("data", "import", "short.npz", "--out", "short")
+    report = json.loads(spacetime("evaluate", "suggested", "--data", "short", "--json"))
+    assert report["windows"] == 2 * (14 - 10)
     spacetime("train", "linear", *TASK, "--steps", "1", "--out", "simulated")
     report = json.loads(spacetime("evaluate", "simulated", "--data", "a", "--json"))
     assert report["windows"] == 2 * (30 - 3)  # three frames, as in training

@@ -226,6 +226,16 @@ COMMANDS = {
 DATA_COMMANDS = {"info": data_info, "import": data_import}
 
 
+def _nobody_reads() -> bool:
+    """Whether whoever read the output, such as head, has enough; nothing more is then printed."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
 def main() -> None:
     """Entry point of the console command."""
     arguments = sys.argv[1:]
@@ -247,10 +257,9 @@ def main() -> None:
             _run(known, "spacetime", what, arguments)
     except (InputError, ImportError) as error:
         sys.exit(f"error: {error}")
-    except BrokenPipeError:  # whoever read the output, such as head, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            sys.exit(1)
         what = error.strerror or str(error)
         sys.exit(f"error: {error.filename}: {what}." if error.filename else f"error: {what}.")
     except Interrupted as stop:

@@ -227,9 +227,8 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
                 settings = without_source(own)
                 chosen = dataclasses.replace(chosen, task=task)
             elif "data" in task:  # windows as the model knows them
-                settings = {"length": run.facts["data"]["frames"]}
-                if "data" in own:
-                    settings = without_source(own) | {"counts": None}
+                settings = without_source(own) | {"counts": None} if "data" in own else {}
+                settings["length"] = run.facts["data"]["frames"]
         if task:
             fields = [task_field(settings_of("set", task)["task"], settings)]
     evaluate = dataclasses.make_dataclass(

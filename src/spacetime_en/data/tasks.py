@@ -128,13 +128,13 @@ class Task:
 
         if by_time:
             first, last = int(trajectories.steps[0]), int(trajectories.steps[-1])
-            if (last - first) // 10 <= (length - 1) * stride + horizon:
+            a, b = (first + int((last - first) * share) for share in (0.8, 0.9))
+            if min(b - a, last - b) - 1 < (length - 1) * stride + horizon:
                 raise InputError(
                     f"trajectories: {num} runs of {len(trajectories.steps)} frames can be split "
                     "neither by run (at least ten) nor by time (a tenth is too short for windows "
                     f"of {length} frames and a target); give more of either, or shorter windows."
                 )
-            a, b = (first + int((last - first) * share) for share in (0.8, 0.9))
             parts = [windows(steps=span) for span in ((first, a), (a + 1, b), (b + 1, last))]
             return cls(name, parts[0], parts[1], parts[2], audit=audit)
         ends = np.cumsum(counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10))
@@ -167,7 +167,7 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
     """What is wrong with the targets, one sentence each: nothing, for good ones.
 
     Looks at up to `most` windows, spread over all, before noise. Bad are targets that hold NaN, are
-    all zero, are all the same, or repeat a frame of their own input.
+    all zero, are all the same, or, more than a few, repeat a frame of their own input.
     """
     N, n = windows.trajectories.x.shape[2:]
     fits = max(1, (1 << 28) // (16 * (windows.length + 1) * N * n))  # a quarter of a gigabyte

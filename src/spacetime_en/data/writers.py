@@ -218,8 +218,9 @@ def _whole_file(target: Path) -> Iterator[Path]:
 def _check_holds(target: Path, like: Trajectories, known: tuple[str, ...]) -> None:
     """Refuse several runs, and attributes that the format's reader does not know."""
     if len(like) != 1:
+        use = _SEVERAL if like.lengths is None else "a folder (a name without ending)"
         raise InputError(
-            f"{target}: a {target.suffix} file holds one run, found {len(like)}; use {_SEVERAL}."
+            f"{target}: a {target.suffix} file holds one run, found {len(like)}; use {use}."
         )
     for name, stacked in like.attributes.items():
         if name not in known or len(stacked.shape) != 2:

@@ -36,7 +36,7 @@ from spacetime_en.tensors import as_tensor
 # motions smooth, until the law is roughly known; then steps adapt, forces are softened at very
 # short range only, and outliers are mistrusted.
 SMOOTH = 0.3  # share of the training with equal steps
-HARD = 0.7  # share after which forces are softened no more
+HARD = 0.7  # share after which the softening is at its end
 SOFT = 0.5, 1e-3  # softening at the start and at the end, in the model's units of length
 OUTLIER = 0.3, 3e-3  # errors, relative to the straight line's, beyond which windows count less
 COUNTED = 0.2  # share of the windows of a batch that count whatever their errors are

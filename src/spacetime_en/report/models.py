@@ -15,7 +15,7 @@ def describe(nodes: Sequence[int]) -> list[dict[str, Any]]:
     """One object for each preset and each number of nodes."""
     rows = []
     for preset in PRESETS:
-        for n in nodes:
+        for n in dict.fromkeys(nodes):
             with torch.device("meta"):  # counts need no memory
                 model = build_model(preset, nodes=n)
             rows.append(

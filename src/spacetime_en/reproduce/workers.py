@@ -156,19 +156,25 @@ class _Worker:
 
     def give(self, experiment: Experiment) -> None:
         self.busy = experiment
-        self.pipe.send(experiment)
+        try:
+            self.pipe.send(experiment)
+        except BrokenPipeError:
+            raise self._died() from None
 
     def hear(self) -> Any:
         try:
             return self.pipe.recv()
         except (EOFError, ConnectionResetError):
-            self.process.join()
-            code = self.process.exitcode
-            why = "; was memory short? Use fewer --workers" if code == -signal.SIGKILL else ""
-            raise InputError(
-                f"{self.busy.name if self.busy else 'a worker'}: its process died (exit code "
-                f"{code}){why}. What is done is kept: the same command goes on from here."
-            ) from None
+            raise self._died() from None
+
+    def _died(self) -> InputError:
+        self.process.join()
+        code = self.process.exitcode
+        why = "; was memory short? Use fewer --workers" if code == -signal.SIGKILL else ""
+        return InputError(
+            f"{self.busy.name if self.busy else 'a worker'}: its process died (exit code "
+            f"{code}){why}. What is done is kept: the same command goes on from here."
+        )
 
     def stop(self) -> None:
         """Let it write its checkpoint, then end."""

@@ -188,41 +188,43 @@ class MotionFiles:
 
     path: Path
     _read: dict[str, Callable[[], str]] = field(default_factory=dict)
+    _motions: dict[str, str] = field(default_factory=dict)  # the file of each trial
 
     def __post_init__(self) -> None:
         for name, read in _files(self.path):
-            if name in self._read or (name.endswith(".amc") and _stem(name) in self.trials):
+            stem = PurePosixPath(name).stem
+            if name in self._read or (name.endswith(".amc") and stem in self._motions):
                 raise InputError(
-                    f"{self.path}: two trials or skeletons are called {_stem(name)}; give each a "
-                    "name of its own."
+                    f"{self.path}: two trials or skeletons are called {stem}; give each a name of "
+                    "its own."
                 )
             self._read[name] = read
-        if not self.trials:
+            if name.endswith(".amc"):
+                self._motions[stem] = name
+        if not self._motions:
             raise InputError(f"{self.path}: holds no .amc file.")
 
     @property
     def trials(self) -> list[str]:
         """Their names, such as ``35_01``, in order."""
-        return sorted(_stem(name) for name in self._read if name.endswith(".amc"))
+        return sorted(self._motions)
 
     def skeleton(self, trial: str) -> Skeleton:
         """The skeleton of a trial: that of its subject, or the only one beside it, or of all."""
-        subject = trial.rsplit("_", 1)[0]
-        folder = PurePosixPath(self._file(trial)).parent
-        every = [name for name in self._read if name.endswith(".asf")]
-        beside = [name for name in every if PurePosixPath(name).parent == folder]
-        for among in (beside, every):
-            own = [name for name in among if _stem(name) == subject]
-            found = own if own else among
+        subject, folder = trial.rsplit("_", 1)[0], PurePosixPath(self._file(trial)).parent
+        every = [PurePosixPath(name) for name in self._read if name.endswith(".asf")]
+        own = [path for path in every if path.stem == subject]
+        among = own or every
+        for found in ([path for path in among if path.parent == folder], among):
             if len(found) == 1:
-                return parse_asf(self._read[found[0]](), f"{self.path}/{found[0]}")
-        raise InputError(f"{self.path}: no skeleton for the trial {trial}; expected {subject}.asf.")
+                return parse_asf(self._read[str(found[0])](), f"{self.path}/{found[0]}")
+        what = "several skeletons" if own else "no skeleton"
+        raise InputError(f"{self.path}: {what} for the trial {trial}; expected one {subject}.asf.")
 
     def _file(self, trial: str) -> str:
-        names = {_stem(name): name for name in self._read if name.endswith(".amc")}
-        if trial not in names:
+        if trial not in self._motions:
             raise InputError(f"{self.path}: there is no trial {trial}.")
-        return names[trial]
+        return self._motions[trial]
 
     def positions(self, trial: str) -> Floats:
         """The joints' positions in a trial, (T, N, 3)."""
@@ -281,10 +283,6 @@ def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:
         "time_unit": "s",
         "length_unit": "ASF units",
     }
-
-
-def _stem(name: str) -> str:
-    return PurePosixPath(name).stem
 
 
 def _files(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
