@@ -10,11 +10,14 @@ ALL_INSTALLED := .venv/installed-extra
 demo: $(INSTALLED)
 	$(BIN)/spacetime demo
 
+# Two processes, as every test is single-threaded; tests that share a long preparation stay together.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
+
 test: lint
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: lint docs $(ALL_INSTALLED)
-	$(BIN)/pytest
+	$(PYTEST)
 
 bench: $(ALL_INSTALLED)
 	$(BIN)/spacetime bench

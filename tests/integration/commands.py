@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.conftest import TINY
@@ -13,11 +14,13 @@ TASK = [
 ]
 
 
-def start(*arguments: str, cache: Path, **options) -> subprocess.Popen:
-    """Start ``spacetime ARGUMENTS``."""
+def start(
+    *arguments: str, cache: Path, program: Sequence[str] = ("-m", "spacetime_en"), **options
+) -> subprocess.Popen:
+    """Start ``spacetime ARGUMENTS``, or another `program` of Python's with them."""
     environment = {**os.environ, "SPACETIME_EN_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "spacetime_en", *arguments],
+        [sys.executable, *program, *arguments],
         env=environment | options.pop("env", {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
