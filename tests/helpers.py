@@ -54,6 +54,11 @@ def random_neighbours(N: int, K: int, *leading: int, seed: int = 0) -> Tensor:
     return others
 
 
+def is_aligned(tensors: dict[str, Tensor]) -> bool:
+    """Whether all of them begin where torch itself lets tensors begin."""
+    return bool(tensors) and all(tensor.data_ptr() % 64 == 0 for tensor in tensors.values())
+
+
 def liven(model: Forecaster, seed: int = 0) -> Forecaster:
     """Scale weights up so that every part of the model shows in its forecast.
 

@@ -12,6 +12,7 @@ from spacetime_en import Forecaster, InputError
 from spacetime_en.config import Config
 from spacetime_en.runs import Run, train
 from tests.conftest import TINY
+from tests.helpers import is_aligned
 
 TEXT = f"""
 preset: set
@@ -62,6 +63,14 @@ def test_the_saved_config_trains_the_same_run_again(tmp_path):
     run_in(tmp_path / "y", (tmp_path / "x" / "config.yaml").read_text())
     one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in "xy")
     assert all(torch.equal(one[key], other[key]) for key in other)
+
+
+def test_what_a_run_loads_lies_in_memory_as_what_was_built(tmp_path):
+    run, _ = run_in(tmp_path / "x")
+    assert is_aligned(run.model().state_dict())
+    state = run.load("last")
+    assert is_aligned(state.weights)
+    assert is_aligned(state.optimiser)
 
 
 def test_a_run_is_never_overwritten(tmp_path):

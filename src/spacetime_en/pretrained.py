@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from spacetime_en.errors import InputError, no_such, require
 from spacetime_en.files import replace_whole
+from spacetime_en.tensor_files import read_metadata, read_tensors
 
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
@@ -149,16 +149,14 @@ def _find(
             raise InputError(f"{path}: expected {CONFIG} and {WEIGHTS}, {missing[0]} is missing.")
         weights = path / WEIGHTS
         text = (path / CONFIG).read_bytes().decode(errors="replace")
-        with _open_weights(weights) as file:
-            own = (file.metadata() or {}).get("config")
+        own = read_metadata(weights).get("config")
         if own is not None and _parse(path, text) != _parse(path, own):
             raise InputError(
                 f"{path}: {CONFIG} is not the config that {WEIGHTS} was saved with: they belong to "
                 f"different models; save again, or load the file {WEIGHTS} alone."
             )
     elif path.is_file():
-        with _open_weights(path) as file:
-            text, weights = (file.metadata() or {}).get("config", ""), path
+        text, weights = read_metadata(path).get("config", ""), path
         if not text:
             raise InputError(f"{path}: its header has no config; load the folder it came from.")
     else:
@@ -176,28 +174,8 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     return config
 
 
-def _open_weights(path: Path) -> Any:
-    with path.open("rb") as file:
-        head = file.read(9)
-    # (The length of a safetensors header can look like a pickle's first bytes; its "{" cannot.)
-    pickles = (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-    if head.startswith(pickles) and not head.endswith(b"{"):
-        raise InputError(
-            f"{path}: is a pickle (a torch.save file), which can run any code when opened; "
-            "only safetensors files are read."
-        )
-    try:
-        return safe_open(path, framework="pt")
-    except SafetensorError as error:
-        raise InputError(
-            f"{path}: is not a whole safetensors file ({error}); it may be truncated: "
-            "copy or save it again."
-        ) from None
-
-
 def _load_weights(model: Forecaster, path: Path) -> None:
-    with _open_weights(path) as file:
-        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    found = read_tensors(path)
     wanted = model.state_dict()
     for name, tensor in wanted.items():
         if name not in found or found[name].shape != tensor.shape:

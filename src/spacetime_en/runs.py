@@ -30,7 +30,7 @@ import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from spacetime_en.config import Config
@@ -40,6 +40,7 @@ from spacetime_en.files import replace_whole
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.pretrained import SHELF, shipped
+from spacetime_en.tensor_files import read_metadata, read_tensors
 from spacetime_en.training import DivergenceError, Progress, State, fit
 
 CONFIG, FACTS = "config.yaml", "run.json"
@@ -176,12 +177,11 @@ class Run:
         if not path.is_file():
             raise InputError(f"{path}: there is no such checkpoint.")
         try:
-            with safe_open(path, framework="pt") as file:
-                known = json.loads((file.metadata() or {})["checkpoint"])
-                state = State(Progress(**known["progress"]))
-                for key in file.keys():  # noqa: SIM118
-                    part, _, tensor = key.partition("/")
-                    getattr(state, part)[tensor] = file.get_tensor(key)
+            known = json.loads(read_metadata(path)["checkpoint"])
+            state = State(Progress(**known["progress"]))
+            for key, tensor in read_tensors(path).items():
+                part, _, own = key.partition("/")
+                getattr(state, part)[own] = tensor
             preset, model, data = known["preset"], known["model"], known["data"]
         except _UNREADABLE as error:
             raise InputError(f"{path}: is truncated or no checkpoint ({error}).") from None
