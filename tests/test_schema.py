@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from spacetime_en.errors import InputError
 from spacetime_en.schema import (
     Count,
+    Positive,
+    Scale,
     check_name,
     parse_json,
     parse_yaml,
@@ -26,6 +29,9 @@ class Facts:
     num: Count
     times: list[float]
     name: str | None = None
+    kind: Literal["a", "b"] | None = None
+    size: dict[str, Positive] | None = None
+    scale: Scale = 1.0
 
 
 def refused(call: object, *arguments: object, **options: object) -> str:
@@ -45,14 +51,21 @@ def test_typed_values_come_back_as_their_types() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"num": "3", "times": []}, "f.json: num: expected int, found str"),
-        ({"num": 1, "times": [0, None]}, "f.json: times[1]: expected float, found null"),
-        ({"num": -1, "times": []}, "num"),
-        ({"num": 10**30, "times": []}, "num"),
-        ({"num": 1.5, "times": []}, "num"),
-        ({"times": []}, "num"),
-        ([], "f.json: expected object, found array"),
-        (None, "f.json: expected object"),
+        ({"num": "3", "times": []}, "f.json: num: expected a whole number, found '3'."),
+        ({"num": 1, "times": [0, None]}, "f.json: times[1]: expected a number, found None."),
+        ({"num": -1, "times": []}, "num: expected a whole number >= 0, found -1."),
+        ({"num": 10**30, "times": []}, "num: expected a whole number <= 9007"),
+        ({"num": 16**5000, "times": []}, "found a int that is too long to show."),
+        ({"num": 1.5, "times": []}, "num: expected a whole number, found 1.5."),
+        ({"times": []}, "f.json: the entry num is missing."),
+        ({"num": 1, "times": [], "kind": "c"}, "kind: expected 'a' or 'b', found 'c'."),
+        ({"num": 1, "times": [], "kind": 5}, "kind: expected 'a' or 'b', found 5."),
+        ({"num": 1, "times": [], "size": {"a": "b"}}, "size[...]: expected a whole number, found"),
+        ({"num": 1, "times": [], "size": {"a": 0}}, "expected a positive whole number, found"),
+        ({"num": 1, "times": [], "scale": float("nan")}, "scale: expected a positive number, fo"),
+        ({"num": 1, "times": [], "scale": 1e999}, "scale: expected a finite number, found inf."),
+        ([], "f.json: expected named entries, found []."),
+        (None, "f.json: expected named entries, found None."),
     ],
 )
 def test_values_of_another_shape_are_refused_by_name(value: object, words: str) -> None:
@@ -87,6 +100,7 @@ def test_json_that_cannot_be_read(text: str, words: str) -> None:
         ("a: !!python/object/apply:os.system [ls]", "not valid YAML"),
         ("a: 2026-99-99", "not valid YAML"),
         ("[" * 20_000, "nested too deeply"),
+        ("# much\n" * 100_000, "has 700,000 characters; expected 262,144 at most"),
     ],
 )
 def test_yaml_that_cannot_be_read(text: str, words: str) -> None:

@@ -8,11 +8,26 @@ against it.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import sys
+from collections import Counter
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, TypeVar, cast
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    BinaryIO,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 import yaml
@@ -21,10 +36,32 @@ from spacetime_en.errors import InputError
 
 T = TypeVar("T")
 MOST_BYTES = 64 << 20  # of a text file; the facts of a million frames take half of it
+MOST_YAML = 1 << 18  # characters, which are read slowly
 LONGEST_NAME = 64
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # whole numbers that every reader holds
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_MAX = sys.float_info.max  # and no more: neither infinity nor NaN
+Finite = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX)]
+Scale = Annotated[float, msgspec.Meta(gt=0.0, le=_MAX)]  # a length, a time, a rate
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+# What msgspec calls types and bounds, in words.
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "named entries",
+}
+_BOUNDS = {
+    "a whole number >= 1": "a positive whole number",
+    "a number > 0.0": "a positive number",
+    f"a number <= {_MAX}": "a finite number",
+    f"a number >= {-_MAX}": "a finite number",
+}
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
@@ -57,8 +94,7 @@ def parse_json(text: str, where: str) -> Any:
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(entries := dict(pairs)) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
             raise ValueError(f"{twice!r:.60} stands twice")
         return entries
 
@@ -71,6 +107,8 @@ def parse_json(text: str, where: str) -> Any:
 
 def parse_yaml(text: str, where: str) -> Any:
     """YAML of plain values, in which every key stands once, without anchors and aliases."""
+    if len(text) > MOST_YAML:
+        raise InputError(f"{where}: has {len(text):,} characters; expected {MOST_YAML:,} at most.")
     try:
         return yaml.load(text, Loader=_PlainLoader)  # (a safe one)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -111,11 +149,55 @@ def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
     try:
         return msgspec.convert(value, kind, strict=strict)
     except (msgspec.ValidationError, RecursionError, OverflowError) as error:
-        what, _, place = str(error).replace("`", "").partition(" - at ")
-        place = place.removeprefix("$").lstrip(".")
-        what = what.replace(", got ", ", found ") or "a value out of range"
+        what, _, path = str(error).replace("`", "").partition(" - at ")
+        place = path.removeprefix("$").lstrip(".")
         at = f"{where}: {place}" if place else where
-        raise InputError(f"{at}: {what[:1].lower()}{what[1:]}.") from None
+        raise InputError(f"{at}: {_in_words(what, path, value, kind)}.") from None
+
+
+def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
+    """What msgspec says of the entry at `path`, with the value that it found there."""
+    try:
+        for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+            value = value[key or int(index)]
+            kind = _inside(kind, key or int(index))
+        found = shortened(value) if "..." not in path else ""
+    except (LookupError, TypeError):
+        found = ""
+    if choices := [repr(choice) for part in _parts(kind) for choice in _choices(part)]:
+        return f"expected {' or '.join(choices)}, found {found or 'another'}"
+    expected, _, got = what.partition(", got ")
+    found = found or _WORDS.get(got, got) or "another"
+    if what.startswith("Object missing required field "):
+        return f"the entry {what.split()[-1]} is missing"
+    if not expected.startswith("Expected "):
+        return f"expected a number within range, found {found}"
+    types, space, bound = expected.removeprefix("Expected ").replace(" | ", "|").partition(" ")
+    words = " or ".join(_WORDS.get(name, name) for name in types.split("|")) + space + bound
+    return f"expected {_BOUNDS.get(words, words)}, found {found}"
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    """The types that a union allows; of any other type, itself; without their bounds."""
+    if get_origin(kind) is Annotated:
+        return _parts(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return tuple(part for one in get_args(kind) for part in _parts(one))
+    return (kind,)
+
+
+def _inside(kind: Any, key: str | int) -> Any:
+    """The type of an entry of a dataclass or a list."""
+    for part in _parts(kind):
+        if dataclasses.is_dataclass(part) and isinstance(key, str):
+            return get_type_hints(part, include_extras=True).get(key, Any)
+        if isinstance(key, int) and get_args(part):
+            return get_args(part)[0]
+    return Any
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def check_name(name: Any, where: str) -> str:
@@ -130,5 +212,8 @@ def check_name(name: Any, where: str) -> str:
 
 def shortened(value: Any, most: int = 60) -> str:
     """A value as an error sentence shows it: on one line, without control characters, not long."""
-    text = re.sub(r"\s+", " ", ascii(value) if not str(value).isprintable() else repr(value))
+    try:
+        text = re.sub(r"\s+", " ", ascii(value) if not str(value).isprintable() else repr(value))
+    except (ValueError, RecursionError):  # (whole numbers of thousands of digits)
+        text = f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= most else f"{text[: most - 3]}..."
