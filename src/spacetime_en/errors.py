@@ -14,6 +14,11 @@ class Interrupted(BaseException):
     """A training was asked to stop (Ctrl-C, SIGTERM), and did so between two steps."""
 
 
+def printable(text: str, keep: str = "") -> str:
+    """`text` with everything that could move a cursor shown as its escape, but for `keep`."""
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
 def no_such(what: str, name: object, known: Iterable[str]) -> InputError:
     """The error for a name that nobody knows, with the nearest one that somebody does."""
     known = list(known)

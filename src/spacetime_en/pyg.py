@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from spacetime_en.collate import collate
+from spacetime_en.collation import collate
 from spacetime_en.errors import InputError, require
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.tensors import as_tensor

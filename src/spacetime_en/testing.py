@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from spacetime_en import geometry
-from spacetime_en.collate import collate
+from spacetime_en.collation import collate
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
 Model = Callable[[SpacetimeGraph], Forecast]

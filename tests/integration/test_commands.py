@@ -264,7 +264,7 @@ def test_no_space_is_one_sentence(spacetime, monkeypatch):
 
     monkeypatch.setattr(runs, "replace_whole", full)
     said = error_of(spacetime, "train", "linear", *TASK, "--steps", "1", "--out", "run")
-    assert said == "error: No space left on device."
+    assert said == "error: --out run: No space left on device."
 
 
 def test_the_demo(spacetime, monkeypatch, tmp_path):

@@ -18,6 +18,7 @@ from lightning.pytorch.loggers import CSVLogger
 from spacetime_en import Forecast, InputError, SpacetimeGraph, StraightLine, build_model
 from spacetime_en.data import Trajectories, load_task
 from spacetime_en.data.tasks import Task
+from spacetime_en.signals import STOP_SIGNALS
 from spacetime_en.training import (
     DivergenceError,
     Interrupted,
@@ -283,7 +284,7 @@ def test_divergence_stops_the_run(tiny_task):
         fit(small(tiny_task, "linear"), tiny_task, lr=1e6, steps=50, clip=None, display=False)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_asked_to_stop_it_does_so_between_two_steps_and_keeps_the_state(tiny_task, number):
     class Ask(pl.Callback):
         def on_before_backward(self, trainer, module, loss):
@@ -296,6 +297,42 @@ def test_asked_to_stop_it_does_so_between_two_steps_and_keeps_the_state(tiny_tas
         fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], keep=kept, display=False)
     assert kept[-1][0].progress.step == 5
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_asked_before_the_first_step_it_keeps_the_state_of_the_start(tiny_task, number):
+    class Ask(pl.Callback):
+        def setup(self, trainer, module, stage):
+            os.kill(os.getpid(), number)
+
+    kept = States()
+    with pytest.raises(Interrupted):
+        fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], keep=kept, display=False)
+    assert [state.progress.step for state, _ in kept] == [0]
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_step(tiny_task):
+    class Ask(pl.Callback):
+        def on_before_backward(self, trainer, module, loss):
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+            pytest.fail("the step went on")
+
+    with pytest.raises(Interrupted):
+        fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], display=False)
+
+
+def test_what_nohup_ignores_stays_ignored(tiny_task):
+    class HangUp(pl.Callback):
+        def on_before_backward(self, trainer, module, loss):
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        progress = fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[HangUp()], display=False)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert progress.step == 7
 
 
 def test_asked_in_the_last_validation_it_ends_and_tells_the_caller(tiny_task):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacetime_en.collate import collate
+from spacetime_en.collation import collate
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.etal import AttentionMaps

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.reproduce.experiment import carry_out, checked_result
 from spacetime_en.reproduce.plan import Experiment, Scale
+from spacetime_en.signals import STOP_SIGNALS, stop_signals
 
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
 
@@ -50,7 +50,7 @@ def carry_out_all(
     with (
         _alone(folder),
         _Display(len(experiments), len(experiments) - len(todo)) as display,
-        _terminable(),
+        stop_signals(_stop),
     ):
         crew = [_Worker.start(number, scale, folder) for number in range(count)]
         try:
@@ -62,21 +62,9 @@ def carry_out_all(
                 worker.stop()
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
+def _stop(number: int, frame: FrameType | None) -> None:
     """A request to end is like Ctrl-C, also when it comes from a batch system."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -202,7 +190,8 @@ def _one_gpu(number: int) -> Iterator[None]:
 
 
 def _work(pipe: Connection, scale: Scale, folder: Path) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the first process decides
+    for number in set(STOP_SIGNALS) - {signal.SIGTERM}:
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all: the first process decides
     torch.set_num_threads(1)
     # Numbers below 1e-38 cost a hundred times the time of others: a model would pay for its zeros.
     torch.set_flush_denormal(True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +25,7 @@ from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.nn.forecaster import ClosedForm, Example, Forecaster
 from spacetime_en.progress import silenced
+from spacetime_en.signals import Handler, handle_stop_signals, stop_signals
 from spacetime_en.tensors import evenly
 from spacetime_en.training.batches import Batch, Batches
 from spacetime_en.training.display import Display
@@ -34,8 +34,6 @@ from spacetime_en.training.settings import TrainingSettings
 
 CALIBRATED = 2_000  # windows that a model may look at before training
 Keep = Callable[[State, bool], None]
-# (SLURM's warning before the end is whatever signal the user asks it for; SIGUSR1 is the custom.)
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def fit(
@@ -78,7 +76,7 @@ def fit(
     shown = [Display(task)] if display else []
     try:
         if module.used < 1:
-            with _quiet(), _signals_restored():
+            with _quiet(), stop_signals(keeper.asked_by(module)):
                 trainer = _trainer(settings, [*shown, *callbacks, keeper])
                 trainer.fit(module)
             for logger in module.sinks if trainer.is_global_zero else ():
@@ -126,17 +124,19 @@ class _Keeper(pl.Callback):
         self.best: dict[str, Tensor] | None = None
         self._last = time.monotonic()
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self._last = time.monotonic()
+    def asked_by(self, module: ForecastModule) -> Handler:
+        """What a signal does: the training stops after this step; asked twice, at once."""
 
         def ask(number: int, frame: FrameType | None) -> None:
-            if pl_module.asked_to_stop and number == signal.SIGINT:
-                raise KeyboardInterrupt  # asked twice: at once
-            pl_module.asked_to_stop = True
+            if module.asked_to_stop and number == signal.SIGINT:
+                raise Interrupted
+            module.asked_to_stop = True
 
-        if threading.current_thread() is threading.main_thread():
-            for number in STOP_SIGNALS:
-                signal.signal(number, ask)
+        return ask
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._last = time.monotonic()
+        handle_stop_signals(self.asked_by(pl_module))  # (Lightning has put its own in front)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Batch, batch_idx: int
@@ -226,17 +226,3 @@ def _quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=PossibleUserWarning)
         warnings.filterwarnings("ignore", module="lightning")
         yield
-
-
-@contextmanager
-def _signals_restored() -> Iterator[None]:
-    """Whoever handled the signals before handles them again afterwards."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,47 @@
+"""Signals that ask a process to stop."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+# Ctrl-C; the end of a job; the end of a connection; what batch systems send some time before the
+# end (whatever a user asks them for, but SIGUSR1 is the custom). Windows has only the first two.
+STOP_SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+    if hasattr(signal, name)
+)
+Handler = Callable[[int, FrameType | None], object]
+
+
+def handle_stop_signals(handler: Handler) -> None:
+    """Call `handler` for every signal that asks to stop.
+
+    Only the first thread may say what becomes of signals; in others nothing happens.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in STOP_SIGNALS:
+            if not _is_under_nohup(number):
+                signal.signal(number, handler)
+
+
+@contextmanager
+def stop_signals(handler: Handler) -> Iterator[None]:
+    """:func:`handle_stop_signals` in the block; then whoever handled them before does so again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        handle_stop_signals(handler)
+        yield
+    finally:
+        for number, handled in before.items():
+            if handled is not None:  # None: by somebody who does not speak Python
+                signal.signal(number, handled)
+
+
+def _is_under_nohup(number: int) -> bool:
+    return number != signal.SIGINT and signal.getsignal(number) is signal.SIG_IGN
