@@ -33,7 +33,8 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames
 
     Where the run of the window has many windows, as a recording has, they follow each other: each
     frame shows the truth and what was forecast for it. Otherwise the window's past is followed by
-    its one target, and what the simulation did in between if the data are simulated.
+    its one target, and what the simulation did in between if the data are simulated. Positions are
+    seen from the task's origin.
 
     Args:
         models: by the name to show.
@@ -63,7 +64,7 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames
         targets=windows.targets,
         radius=windows.radius,
         k=windows.k,
-    )
+    ).seen_from(windows.origin)
     if len(own) >= SLIDING:
         return _recording(models, own, frames, f"{task.label}, run {run}")
     return _window(models, windows, window, frames, f"{task.label}, test window {window}")
@@ -105,7 +106,7 @@ def _window(
     t = windows.trajectories
     (run,), (places,) = windows.places(np.array([window]))
     known = t.steps[places]
-    steps, x = _between(t, int(run), known, frames)
+    steps, x = _between(t, int(run), known, frames, windows.origin)
     goal = int(known[-1])
     forecasts = {
         name: {goal: _in_space(_forecasts(model, windows, np.array([window]))[0], t)}
@@ -118,7 +119,11 @@ def _window(
 
 
 def _between(
-    t: Trajectories, run: int, known: NDArray[np.int64], frames: int
+    t: Trajectories,
+    run: int,
+    known: NDArray[np.int64],
+    frames: int,
+    origin: NDArray[np.float64],
 ) -> tuple[NDArray[np.int64], Positions]:
     """Steps and positions of a run from the first to the last of the `known` steps."""
     # A frame for every observed one, the rest for the way to the target.
@@ -136,11 +141,11 @@ def _between(
             scheme=t.meta["scheme"],
             shard=(run, t.meta["num"]),
         )
-        return steps, np.asarray(made.x[0], dtype=float)
+        return steps, np.asarray(made.x[0], dtype=float) - origin
     inside = t.steps[(t.steps > known[-2]) & (t.steps < known[-1])]
     steps = np.unique(np.concatenate([known, inside[:: -(-len(inside) // frames) or 1]]))
     places = np.searchsorted(t.steps, steps)
-    return steps, states_at(t, np.array([run]), places[None])[0][0]
+    return steps, states_at(t, np.array([run]), places[None], origin)[0][0]
 
 
 def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
@@ -150,7 +155,7 @@ def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
         target: Positions = windows[torch.from_numpy(which)][1].x.double().numpy()
         return target
     (run, *_), places = windows.places(which)
-    return np.asarray(t.x[run])[places[:, -1]]
+    return np.asarray(np.asarray(t.x[run])[places[:, -1]] - windows.origin)
 
 
 def _forecasts(model: Forecaster, windows: Windows, which: NDArray[np.int64]) -> Positions:

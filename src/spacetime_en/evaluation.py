@@ -99,7 +99,8 @@ def evaluate(
     ``p90`` are those of the positions); the equivariance errors of the model; and, where the
     physics of the data are known, how much energy and momentum change from the last frame to the
     forecast, beside how much they change in truth. If the forecasts have a spread, ``calibration``
-    compares it with their errors.
+    compares it with their errors. ``warnings`` says in what the task differs from the one that the
+    model was trained on; data of another kind are refused.
 
     Args:
         model: any model; it is put into eval mode.
@@ -110,7 +111,7 @@ def evaluate(
     """
     if split not in task.splits:
         raise InputError(f"split: expected one of {', '.join(task.splits)}, found {split!r}.")
-    windows = task.splits[split]
+    windows = task.splits[split].seen_by(model)
     found, forecast = run(model, windows, batch_size, progress)
     by_name = {"model": found}
     for name, baseline in BASELINES.items():
@@ -137,6 +138,12 @@ def evaluate(
     )._asdict()
     report["calibration"] = found.calibration()
     report["drift"] = _drift(windows, forecast)
+    report["warnings"] = []
+    if model.trained_on is not None:
+        report["warnings"] += model.trained_on.unlike(task.splits[split].trajectories)
+        report["warnings"] += model.trained_on.unlike_windows(
+            windows, any_horizon=model.reads_horizon
+        )
     runs, frames = windows.places()
     return Evaluation(report, by_name, runs, windows.trajectories.steps[frames[:, 0]])
 
@@ -184,7 +191,7 @@ def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
     start = t.x[runs, last], t.v[runs, last]
     attributes = {name: stacked[runs] for name, stacked in t.attributes.items()}
     ends = {
-        "forecast": (forecast.x.numpy(), forecast.v.numpy()),
+        "forecast": (forecast.x.numpy() + windows.origin, forecast.v.numpy()),
         "truth": (t.x[runs, goal], t.v[runs, goal]),
     }
     report: dict[str, Any] = {}

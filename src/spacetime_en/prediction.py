@@ -2,20 +2,22 @@
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spacetime_en.data.facts import as_trained
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import as_graph, states_at
 from spacetime_en.data.writers import open_writer
 from spacetime_en.errors import InputError
+from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
 
 TOLERANCE = 1e-3  # the share of the model's spacing by which frames may be off
@@ -34,19 +36,22 @@ def predict(
     batch_size: int = 100,
     last: bool = False,
     progress: Callable[[int], None] | None = None,
+    tell: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Path:
     """Forecast the state `horizon_time` after every window, and write the forecasts to a file.
 
     The file holds a run for every run of the data, and a frame for every window, at the time for
     which it is forecast; attributes and box are the data's. In a box, forecasts continue the path
-    of their window, and may lie outside the cell.
+    of their window, and may lie outside the cell. Data of another kind than the model was trained
+    on are refused.
 
     Memory: the windows of one batch, the forecasts of one run (of several short ones, if they fit a
     batch), and a few numbers for every time, whatever the number and the length of the runs.
 
     Args:
         model: on any device and of any dtype; it forecasts in evaluation mode, without gradients.
-        trajectories: the data, with the attributes that the model was trained on, in that order.
+        trajectories: the data, with the attributes that the model was trained on; of a model that
+            knows what it was trained on, by their names, else in that order.
         out: what to write; see :mod:`spacetime_en.data.writers` for the formats.
         length: L, the number of frames of a window.
         frame_time: time between the frames of a window; None if there is only one.
@@ -56,6 +61,7 @@ def predict(
         last: only the newest window of each run.
         progress: called with the number of windows finished since the last call, of
             :func:`count_windows` in all.
+        tell: called with what the user should know.
     Returns: the path written.
     """
     if not 0 < horizon_time < math.inf:
@@ -63,6 +69,9 @@ def predict(
     if batch_size < 1:
         raise InputError(f"batch_size: expected a positive whole number, found {batch_size!r}.")
     t, windows = trajectories, _Windows.of(trajectories, length, frame_time, last)
+    seen, origin = as_trained(model, t)
+    for sentence in () if model.trained_on is None else model.trained_on.unlike(t):
+        tell(f"warning: {sentence}")
     S, N, n = len(windows.ends), *t.x.shape[2:]
     counts = windows.counts(t)
     about = {
@@ -81,8 +90,9 @@ def predict(
             rows, places = inside.nonzero()
             for part in _parts(len(rows), batch_size):
                 i, s = rows[part], places[part]
-                found = _forecast(model, t, group[i], windows.frames(s), horizon_time, radius, k)
-                x[i, s], v[i, s] = found
+                at = group[i], windows.frames(s)
+                forecast = _forecast(model, seen, *at, horizon_time, radius, k, origin)
+                x[i, s], v[i, s] = forecast.x.numpy() + origin, forecast.v.numpy()
                 if progress is not None:
                     progress(len(part))
             # After the end of a run its last forecast fills up, as in Trajectories.from_runs.
@@ -235,10 +245,11 @@ def _forecast(
     horizon_time: float,
     radius: float | None,
     k: int | None,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """x and v forecast from windows at `frames` (b, L) of `runs` (b,), each (b, N, n)."""
+    origin: NDArray[np.float64],
+) -> Forecast:
+    """What is forecast from windows at `frames` (b, L) of `runs` (b,), in double precision."""
     parameter = next(model.parameters(), torch.empty(0, dtype=torch.float64))
-    x, v = states_at(trajectories, runs, frames)
+    x, v = states_at(trajectories, runs, frames, origin)
     graph = as_graph(
         trajectories,
         runs,
@@ -261,7 +272,7 @@ def _forecast(
                 f"model: it forecasts {what} that are NaN or infinite from run {runs[first]}, the "
                 f"window that ends at time {time:g}; are the data in the model's units?"
             )
-    return forecast.x.cpu().double().numpy(), forecast.v.cpu().double().numpy()
+    return forecast.to(torch.device("cpu"), torch.float64)
 
 
 @contextmanager

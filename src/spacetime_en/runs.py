@@ -35,11 +35,13 @@ from safetensors.torch import save_file
 
 from spacetime_en.config import Config
 from spacetime_en.data import Task, Windows
+from spacetime_en.data.facts import DataFacts
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.files import replace_whole
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.pretrained import SHELF, shipped
+from spacetime_en.schema import typed
 from spacetime_en.tensor_files import read_metadata, read_tensors
 from spacetime_en.training import DivergenceError, Progress, State, fit
 
@@ -77,12 +79,11 @@ class Run:
             facts = json.loads((folder / FACTS).read_text())
         except json.JSONDecodeError as error:
             raise InputError(f"{folder / FACTS}: is not valid JSON ({error}).") from None
-        known = facts.get("data") if isinstance(facts, dict) else None
-        if not isinstance(known, dict) or not {"fingerprint", "frames", "horizon_time"} <= set(
-            known
-        ):
+        if not isinstance(facts, dict) or "data" not in facts:
             raise InputError(f"{folder / FACTS}: does not say what the run was trained on.")
-        return cls(folder, config, facts)
+        run = cls(folder, config, facts)
+        _ = run.data  # (of the right shape, or a sentence)
+        return run
 
     @property
     def is_shipped(self) -> bool:
@@ -101,22 +102,11 @@ class Run:
         replace_whole(self.folder / FACTS, lambda path: path.write_text(facts))
         replace_whole(self.folder / CONFIG, lambda path: path.write_text(self.config.to_yaml()))
 
-    def unlike(self, task: Task) -> list[str]:
-        """In what a task differs from the one trained on, so that forecasts mean something else."""
-        ours, theirs = self.facts["data"], data_facts(task)
-        words = {
-            "horizon_time": "a horizon of",
-            "frame_time": "a time between frames of",
-            "frames": "windows with a number of frames of",
-            "dims": "a number of dimensions of",
-        }
-        if find_preset(self.config.preset).model.reads_horizon:
-            del words["horizon_time"]
-        return [
-            f"the model was trained for {what} {ours[key]:g}, this task has {theirs[key]:g}."
-            for key, what in words.items()
-            if None not in (ours[key], theirs[key]) and not math.isclose(ours[key], theirs[key])
-        ]
+    @property
+    def data(self) -> DataFacts:
+        """What the model was trained on."""
+        made: DataFacts = typed(self.facts["data"], DataFacts, f"{self.folder / FACTS}: data")
+        return made
 
     def seen_in_training(self, task: Task, split: str) -> list[str]:
         """A warning if windows to be judged by were trained on, as after a change of counts."""
@@ -221,6 +211,11 @@ class Run:
 
     def model(self) -> Forecaster:
         """The best model of the run so far, ready to forecast."""
+        model = self._model()
+        model.trained_on = self.data
+        return model
+
+    def _model(self) -> Forecaster:
         if self.is_shipped:
             return Forecaster.from_pretrained(self.folder / "model")
         if not self.checkpoint("best").is_file():
@@ -284,7 +279,7 @@ def train(
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
     resolved = config.resolved(model)
-    run = Run(folder, resolved, environment() | {"data": data_facts(task)})
+    run = Run(folder, resolved, environment() | {"data": DataFacts.of(task).to_json()})
     state = None
     if exists and resume:
         run = _continued(Run.open(folder), run)
@@ -418,25 +413,6 @@ def learning_curve(folder: Path) -> list[tuple[int, float]]:
                     if row.get("val_position_mse"):
                         found[int(row["step"])] = float(row["val_position_mse"])
     return sorted(found.items())
-
-
-def data_facts(task: Task) -> dict[str, Any]:
-    """What a model that was trained on a task has seen."""
-    graph, _ = task.train[:1]
-    L, N, n = graph.x.shape[1:]
-    times = task.train.trajectories.times[task.train.frames[0]]  # of a window and its target
-    return {
-        "label": task.label,
-        "fingerprint": task.fingerprint,
-        "windows": {name: len(windows) for name, windows in task.splits.items()},
-        "frames": L,
-        "nodes": N,
-        "dims": n,
-        "features": graph.feature_width,
-        "edge_features": graph.edge_width,
-        "frame_time": float(times[1] - times[0]) if L > 1 else None,
-        "horizon_time": float(times[-1] - times[-2]),
-    }
 
 
 def _loggers(names: Sequence[str], folder: Path) -> list[Logger]:

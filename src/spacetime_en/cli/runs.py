@@ -65,7 +65,7 @@ class Evaluate:
                 progress=advance,
             )
         found.report.update(run=str(self.run), preset=run.config.preset)
-        found.report["warnings"] = run.unlike(task) + run.seen_in_training(task, self.split)
+        found.report["warnings"] += run.seen_in_training(task, self.split)
         if self.json:
             print(json.dumps(found.report, indent=2))
         else:

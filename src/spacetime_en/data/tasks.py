@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from filelock import FileLock
 from numpy.typing import NDArray
 
@@ -39,7 +40,8 @@ class Task:
     """Windows to learn from, to choose by, and to be judged by.
 
     A task refuses to exist with targets from which nothing can be learned (see
-    :func:`check_targets`) or with a trajectory in two splits.
+    :func:`check_targets`) or with a trajectory in two splits. All windows are seen from the origin
+    of those to learn from.
 
     Args:
         name: of the task.
@@ -56,6 +58,9 @@ class Task:
     problems: tuple[str, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
+        for split in ("val", "test"):
+            seen = self.splits[split].seen_from(self.train.origin)
+            object.__setattr__(self, split, seen)
         problems = [*_overlaps(self.splits)]
         for split, windows in self.splits.items():
             problems += [f"{split}: {problem}" for problem in check_targets(windows)]
@@ -173,10 +178,11 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
     fits = max(1, (1 << 28) // (16 * (windows.length + 1) * N * n))  # a quarter of a gigabyte
     graph, target = windows.without_noise()[evenly(len(windows), min(most, fits))]
     x, v = target.x, target.v
+    zero = torch.from_numpy(-windows.origin).to(x)  # what positions of 0 look like
     if not (x.isfinite().all() and v.isfinite().all()):
         yield "targets hold NaN or infinite values."
-    elif (x == 0).all() or (v == 0).all():
-        what = "positions" if (x == 0).all() else "velocities"
+    elif (x == zero).all() or (v == 0).all():
+        what = "positions" if (x == zero).all() else "velocities"
         yield (
             f"all target {what} are zero; was the target frame ever written? A network that "
             "outputs 0 would be perfect."

@@ -27,8 +27,10 @@ from spacetime_en.data.shards import (
     read_meta,
 )
 from spacetime_en.errors import InputError
+from spacetime_en.tensors import evenly
 
 DIFFERENCES = "differences"  # meta["velocities"] where v was not measured
+FAR = 16  # so many spreads away from 0, float32 has lost four of its 24 bits
 
 
 class Stacked(Protocol):
@@ -98,6 +100,30 @@ class Trajectories:
                 known.update(repr(array.shape).encode())
                 known.update(np.ascontiguousarray(array).data)
         return known.hexdigest()
+
+    @cached_property
+    def origin(self) -> NDArray[np.float64]:
+        """The point that models see as 0, (n,): 0 itself, unless the data are far from it.
+
+        Measured positions come in metres from the equator, of which single precision would keep
+        half a metre. One point serves the whole data set, so that a wall stays in its place from
+        window to window; it is a round number near the median of frames from all of it.
+        """
+        num, T, _, n = self.x.shape
+        ends = np.cumsum(np.full(num, T) if self.lengths is None else self.lengths)
+        places = evenly(int(ends[-1]), most=64).numpy()  # counted through all frames of all runs
+        runs = np.searchsorted(ends, places, side="right")
+        x = self.x[runs, places - (ends - np.diff(ends, prepend=0))[runs]].reshape(-1, n)
+        x = x[np.isfinite(x).all(1)]
+        if len(x) == 0:
+            return np.zeros(n)
+        centre = np.median(x, axis=0)
+        # Medians: zeros that stand for missing markers neither move nor widen the rest.
+        spread = float(np.median(abs(x - centre), axis=0).max()) or float(abs(x - centre).max())
+        if abs(centre).max() <= FAR * spread:
+            return np.zeros(n)
+        unit = np.ldexp(0.5, np.frexp(spread)[1]) if spread else 1.0  # a power of two: exact
+        return np.asarray(np.round(centre / unit) * unit)
 
     def __repr__(self) -> str:
         names = ", ".join(self.attributes)

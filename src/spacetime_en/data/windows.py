@@ -1,20 +1,26 @@
 """Cut trajectories into windows: L frames in, the state H steps after the last of them out."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, SupportsIndex, get_args
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spacetime_en.data.facts import as_trained
 from spacetime_en.data.streams import Streams
 from spacetime_en.data.trajectories import Trajectories, unwrap
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.neighbours import connect
+
+if TYPE_CHECKING:
+    from spacetime_en.nn.forecaster import Forecaster
 
 _IN_MEMORY = 1 << 30  # data sets up to a gigabyte are kept as tensors
 Targets = Literal["observed", "clean", "zero"]
@@ -25,7 +31,8 @@ class Windows:
 
     ``windows[i]`` is a pair with a batch of one, ``windows[indices]`` a pair with a whole batch.
     Charges become edge attributes c_i c_j, attributes of pairs edge attributes; any other
-    attribute of a node joins its speed as a feature.
+    attribute of a node joins its speed as a feature. Positions are seen from ``origin``, which is
+    0 unless the data are far from it (:attr:`Trajectories.origin`); add it to what is forecast.
 
     Args:
         trajectories: where to cut.
@@ -76,7 +83,7 @@ class Windows:
                 "length: the data have no velocities, and one frame has no differences; use at "
                 "least two frames."
             )
-        self.trajectories = trajectories
+        self.trajectories, self.origin = trajectories, trajectories.origin
         self.length, self.stride, self.horizon = length, stride, horizon
         self.runs = np.arange(len(trajectories)) if runs is None else runs
         self.noise, self.noise_seed, self.targets = noise, noise_seed, targets
@@ -174,7 +181,7 @@ class Windows:
         """Read the windows at `index` from the trajectories."""
         t = self.trajectories
         runs, frames = self.places(index)
-        x, v = states_at(t, runs, frames)  # (b, L + 1, N, n)
+        x, v = states_at(t, runs, frames, self.origin)  # (b, L + 1, N, n)
         if self.targets == "zero":
             x[:, -1], v[:, -1] = 0.0, 0.0
         target_x, target_v = x[:, -1], v[:, -1]
@@ -211,32 +218,52 @@ class Windows:
                 out[b, k] = streams.at(run, (0, 0, step, 1)).standard_normal((2, N, n))
         return np.asarray(np.sqrt(self.noise) * out)
 
-    def without_noise(self) -> "Windows":
+    def without_noise(self) -> Windows:
         """The same windows of the trajectories themselves."""
         if self.noise == 0:
             return self
-        clean = copy.copy(self)
-        clean.__dict__.pop("_kept", None)
-        clean.noise = 0.0
-        return clean
+        return self._with(noise=0.0)
+
+    def seen_from(self, origin: NDArray[np.float64]) -> Windows:
+        """The same windows with another point as 0, (n,)."""
+        return self if np.array_equal(origin, self.origin) else self._with(origin=origin)
+
+    def seen_by(self, model: Forecaster) -> Windows:
+        """The same windows as a model knows such data; refused if it does not."""
+        trajectories, origin = as_trained(model, self.trajectories)
+        if trajectories is self.trajectories:
+            return self.seen_from(origin)
+        return self._with(trajectories=trajectories, origin=origin)
+
+    def _with(self, **changes: Any) -> Windows:
+        made = copy.copy(self)
+        made.__dict__.pop("_kept", None)
+        made.__dict__.update(changes)
+        return made
 
 
 # --- what a model sees of trajectories, with a target or without ----------------------------------
 
 
 def states_at(
-    trajectories: Trajectories, runs: NDArray[np.int64], frames: NDArray[np.int64]
+    trajectories: Trajectories,
+    runs: NDArray[np.int64],
+    frames: NDArray[np.int64],
+    origin: NDArray[np.float64],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Positions and velocities of `runs` (b,) at `frames` (b, K), each (b, K, N, n).
+    """Positions, seen from `origin` (n,), and velocities of `runs` (b,) at `frames` (b, K).
 
     In a box, positions are paths that are continuous from the first of the frames on.
+
+    Returns: x and v, each (b, K, N, n).
     """
     rows = np.broadcast_to(runs[:, None], frames.shape)
-    v = trajectories.v[rows, frames]
     if trajectories.box is None:
-        return trajectories.x[rows, frames], v
-    paths = [_path(trajectories, int(run), f) for run, f in zip(runs, frames, strict=True)]
-    return np.stack(paths), v
+        x = trajectories.x[rows, frames]
+    else:
+        pairs = zip(runs, frames, strict=True)
+        x = np.stack([_path(trajectories, int(run), f) for run, f in pairs])
+    return x - origin, trajectories.v[rows, frames]
 
 
 def as_graph(

@@ -1,10 +1,12 @@
 """What every model is: a map from SpacetimeGraph to Forecast that knows its own symmetries."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,9 @@ from spacetime_en.metrics import errors
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.state import Units
 from spacetime_en.pretrained import Pretrained
+
+if TYPE_CHECKING:
+    from spacetime_en.data.facts import DataFacts
 
 
 class Symmetries(NamedTuple):
@@ -44,12 +49,13 @@ class Forecaster(Pretrained, nn.Module):
 
     A subclass implements :meth:`forecast` and :attr:`symmetries`. The arguments of its
     constructor are recorded in ``config``, so that it can be saved and loaded; ``settings`` holds
-    those of its base classes as well.
+    those of its base classes as well. ``trained_on`` says what it has seen, once it is trained.
     """
 
     reads_horizon: ClassVar[bool] = False  # and may so be asked for any
     config: Mapping[str, Any] = MappingProxyType({})
     settings: Mapping[str, Any] = MappingProxyType({})
+    trained_on: DataFacts | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

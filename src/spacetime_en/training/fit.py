@@ -20,6 +20,7 @@ from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
+from spacetime_en.data.facts import DataFacts
 from spacetime_en.data.tasks import Task
 from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError, Interrupted
@@ -67,6 +68,7 @@ def fit(
     Returns: how far the training came.
     """
     settings = replace(settings or TrainingSettings(), **changes)
+    model.trained_on = DataFacts.of(task)
     if isinstance(model, ClosedForm):
         return _solve(model, task, settings, keep)
     if state is None and type(model).calibrate is not Forecaster.calibrate:
