@@ -2,11 +2,14 @@ import csv
 import json
 from io import StringIO
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
 from spacetime_en import InputError, build_model
+from spacetime_en.data import Task, Trajectories
+from spacetime_en.data.facts import DataFacts
 from spacetime_en.evaluation import evaluate
 from spacetime_en.report.evaluation import show, write
 from tests.helpers import liven
@@ -103,3 +106,36 @@ def test_the_table_fits_80_columns_whatever_the_numbers(tiny_task):
 def test_unknown_split(tiny_task):
     with pytest.raises(InputError, match="split: expected one of train, val, test"):
         evaluate(build_model("last-frame"), tiny_task, split="tset")
+
+
+def places(b=0.0, **fields):
+    """A task somewhere in space."""
+    rng = np.random.default_rng(0)
+    x, v = rng.standard_normal((12, 6, 4, 3)).cumsum(1), rng.standard_normal((12, 6, 4, 3))
+    fields = {"attributes": {"mass": rng.random(4), "radius": rng.random(4)}} | fields
+    data = Trajectories.from_arrays(x + b, v, times=0.5 * np.arange(6), **fields)
+    return Task.from_trajectories(data, length=3, stride=1, horizon=2)
+
+
+def test_errors_are_the_same_far_from_the_origin():
+    near, far = places(), places(5e6)
+    model = liven(build_model("egnn", like=near.train[0][0], hidden=8))
+    here, there = (evaluate(model, task).report for task in (near, far))
+    for key in ("position_mse", "velocity_mse", "last_frame"):
+        assert there[key]["mean"] == pytest.approx(here[key]["mean"], rel=1e-5)
+
+
+def test_other_data_are_seen_as_those_trained_on_or_refused():
+    task = places()
+    model = liven(build_model("mlp", like=task.train[0][0], hidden=8))
+    model.trained_on = DataFacts.of(task)
+    known = task.train.trajectories.attributes
+    swapped = places(attributes=dict(reversed(known.items())))
+    assert evaluate(model, swapped).report == evaluate(model, task).report
+    assert evaluate(model, task).report["warnings"] == []
+    elsewhere = evaluate(model, places(1e3)).report  # far from all that it has seen
+    assert elsewhere["position_mse"]["mean"] > 1e4
+    with pytest.raises(InputError, match="box: the model was trained in open space"):
+        evaluate(model, places(box=[1e3, 1e3, 1e3]))
+    with pytest.raises(InputError, match="mass: the model was trained with this attribute"):
+        evaluate(model, places(attributes={}))

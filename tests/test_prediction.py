@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from spacetime_en import Forecast, Forecaster, InputError, build_model
-from spacetime_en.data import Trajectories, Windows
+from spacetime_en.data import Task, Trajectories, Windows
+from spacetime_en.data.facts import DataFacts
 from spacetime_en.data.readers import read
 from spacetime_en.prediction import count_windows, predict
 from tests.helpers import SMALL, liven
@@ -324,3 +325,68 @@ def test_windows_index_as_numpy_does_without_listing_all(monkeypatch):
     tracemalloc.stop()
     assert torch.equal(graph.x, windows[[9, 8]][0].x)
     assert peak < 1e6
+
+
+AWAY = np.array([5e6, 4.5e5, 0.0])  # metres from the equator
+OPTIONS = dict(length=3, frame_time=0.5, horizon_time=1.0)
+
+
+def moved(t, b):
+    return Trajectories.from_arrays(t.x + b, t.v, times=t.times)
+
+
+@pytest.mark.parametrize("ending", ["", ".npz"])
+def test_far_from_the_origin_forecasts_are_the_same(tmp_path, ending):
+    """To a fraction of a millimetre, by a model in single precision."""
+    near = walks(frames=6)
+    model = liven(build_model("egnn", like=Windows(near, 3, 1, 1)[0][0], hidden=16))
+    here, there = (
+        read(predict(model, t, tmp_path / f"{name}{ending}", **OPTIONS))
+        for name, t in (("near", near), ("far", moved(near, AWAY)))
+    )
+    assert there.x.dtype == np.float64
+    assert abs(here.x - near.x[:, 2:]).max() > 0.05  # they do move
+    np.testing.assert_allclose(there.x - AWAY, here.x, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(there.v, here.v, rtol=0, atol=2e-5)
+
+
+def test_a_model_that_sees_places_sees_them_from_where_it_was_trained(tmp_path):
+    """Walls do not move with the recording: another place is another forecast."""
+    data = moved(walks(num=12, frames=6), AWAY)
+    task = Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    model = liven(build_model("mlp", like=task.train[0][0], hidden=16))
+    model.trained_on = DataFacts.of(task)
+    one = read(predict(model, data, tmp_path / "all", **OPTIONS))
+    with torch.no_grad():
+        seen = model.eval()(task.test[:][0]).x.reshape(1, 2, 4, 3).numpy() + task.train.origin
+    np.testing.assert_allclose(one.x[-1:, :2], seen, rtol=0, atol=1e-5)
+    few = Trajectories.from_arrays(data.x[:1], data.v[:1], times=data.times)  # has another origin
+    assert not np.array_equal(few.origin, data.origin)
+    again = read(predict(model, few, tmp_path / "few", **OPTIONS))
+    np.testing.assert_allclose(again.x, one.x[:1], rtol=0, atol=1e-5)
+    beside = read(predict(model, moved(few, 0.5), tmp_path / "beside", **OPTIONS))
+    assert abs(beside.x - 0.5 - again.x).max() > 1e-3
+
+
+def test_attributes_are_found_by_name_and_other_kinds_of_data_refused(tmp_path):
+    rng = np.random.default_rng(1)
+    known = {"mass": rng.random((12, 4)), "radius": rng.random((12, 4))}
+    data = walks(num=12, frames=6, attributes=known, meta={"length_unit": "m"})
+    task = Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    model, said = liven(build_model("egnn", like=task.train[0][0], hidden=16)), []
+    model.trained_on = DataFacts.of(task)
+    other = {"age": rng.random((12, 4)), "radius": known["radius"], "mass": known["mass"]}
+    swapped = walks(num=12, frames=6, attributes=other, meta={"length_unit": "km"})
+    one, two = (
+        read(predict(model, t, tmp_path / name, **OPTIONS, tell=said.append))
+        for name, t in (("one", data), ("two", swapped))
+    )
+    assert np.array_equal(one.x, two.x)
+    assert list(two.attributes) == ["age", "radius", "mass"]  # the file's own
+    assert said == [
+        "warning: age: the model was trained without it; it is not read.",
+        "warning: length_unit: the model was trained on data in m, these are in km.",
+    ]
+    with pytest.raises(InputError, match="radius: the model was trained with this attribute"):
+        predict(model, walks(attributes={"mass": np.ones(4)}), tmp_path / "three", **OPTIONS)
+    assert not (tmp_path / "three").exists()

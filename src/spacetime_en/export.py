@@ -62,8 +62,10 @@ def export(
 
     In a box, torch.export asks for L >= 3. The file says what it is in a JSON text: the names,
     types and shapes of inputs and outputs (a letter for a free size), the shapes of the example,
-    the model's class and config, and this package's version. It is the entry ``spacetime_en`` of
-    an ONNX file's metadata, or the extra file ``spacetime_en.json`` of a torch.export file.
+    the model's class and config, this package's version, and, if it is known, the ``origin`` to be
+    taken off positions before and added after (0 for data near it). It is the entry
+    ``spacetime_en`` of an ONNX file's metadata, or the extra file ``spacetime_en.json`` of a
+    torch.export file.
 
     Args:
         model: what to export; it is left as it is.
@@ -156,7 +158,7 @@ def _record(
     """What a user of the file should know, as JSON."""
     fields = example.fields()
     dtypes = {name: str(field.dtype).removeprefix("torch.") for name, field in fields.items()}
-    record = {
+    record: dict[str, Any] = {
         "version": version("spacetime-en"),
         "model": type(model).__name__,
         "config": dict(model.config),
@@ -164,6 +166,8 @@ def _record(
         "outputs": {n: {"dtype": dtypes["x"], "shape": shape} for n, shape in outputs.items()},
         "example": {name: tuple(field.shape) for name, field in fields.items()},
     }
+    if model.trained_on is not None:
+        record["origin"] = model.trained_on.origin
     return json.dumps(record)
 
 

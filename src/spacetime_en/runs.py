@@ -20,7 +20,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -108,12 +108,35 @@ class Run:
         made: DataFacts = typed(self.facts["data"], DataFacts, f"{self.folder / FACTS}: data")
         return made
 
+    def load_task(self) -> Task:
+        """The task that the run was trained on."""
+        return self.check_data(self.config.task, self.config.load_task())
+
+    def check_data(self, source: Mapping[str, Any], task: Task) -> Task:
+        """Refuse a task whose data come from the run's own folder, but were replaced since.
+
+        Args:
+            source: the entries of a config that `task` was opened by.
+            task: which is also returned.
+        """
+        ours, theirs = (
+            Path(entries["data"]).resolve() if entries.get("data") else None
+            for entries in (self.config.task, source)
+        )
+        replaced = task.train.trajectories.fingerprint != self.data.trajectories
+        if theirs is not None and theirs == ours and replaced:
+            raise InputError(
+                f"{source['data']}: holds other data than {self.folder} was trained on; put those "
+                "back, or give these another name (--data)."
+            )
+        return task
+
     def seen_in_training(self, task: Task, split: str) -> list[str]:
         """A warning if windows to be judged by were trained on, as after a change of counts."""
         if split == "train" or task.fingerprint == self.facts["data"]["fingerprint"]:
             return []
         try:
-            own = self.config.load_task().train
+            own = self.load_task().train
         except InputError as error:
             return [f"whether the model was trained on these windows is not known: {error}"]
 

@@ -239,3 +239,23 @@ def test_the_solar_system_is_split_by_time():
 def test_targets_other_than_observed_are_for_simulated_tasks():
     with pytest.raises(InputError, match="'solar-system' has only those that were observed"):
         load_task("solar-system", targets="zero")
+
+
+def test_all_windows_are_seen_from_the_origin_of_those_to_learn_from():
+    x = np.random.default_rng(0).standard_normal((12, 6, 3, 2)).cumsum(1)
+    parts = [
+        Trajectories.from_arrays(x[k : k + 4] + b, x[k : k + 4])
+        for k, b in ((0, 1e6), (4, 2e6), (8, 0.0))
+    ]
+    task = Task("places", *(Windows(t, 2, 1, 1) for t in parts))
+    assert (abs(task.train.origin - 1e6) < 5).all()
+    for windows, place in ((task.val, 1e6), (task.test, -1e6)):
+        assert np.array_equal(windows.origin, task.train.origin)
+        assert windows[:][0].x.mean().item() == pytest.approx(place, abs=5)
+
+
+def test_zero_targets_are_refused_far_from_the_origin_too():
+    x = 5e6 + np.random.default_rng(0).standard_normal((12, 6, 3, 2)).cumsum(1)
+    x[:, -1] = 0.0
+    with pytest.raises(InputError, match="all target positions are zero"):
+        Task.from_trajectories(Trajectories.from_arrays(x, x), length=5, stride=1, horizon=1)

@@ -144,3 +144,32 @@ def test_a_killed_process_leaves_nothing_that_looks_whole(tmp_path):
         Trajectories.open(tmp_path / "set")
     t = simulate("charged", 4, save=[0, 1], out=tmp_path / "set")
     assert len(t) == 4
+
+
+def test_the_origin_is_zero_for_data_that_are_near_it():
+    for x in (X, X + 10, 1e6 * X, 1e-6 * X, np.zeros((1, 2, 1, 2)), simulate("charged", 3).x):
+        assert not Trajectories.from_arrays(x, x).origin.any()
+
+
+def test_the_origin_of_data_far_away_is_a_round_number_near_them():
+    for b in ([5e6, 4.5e5], [1e5, 0.0], [-5e6 - 1 / 3, 9.0]):
+        t = Trajectories.from_arrays(X + np.array(b), X)
+        assert (abs(t.origin - b) < [2, 10]).all()
+        assert (t.origin[1] == 0) == (b[1] < 10)  # along an axis on which they are near
+        assert np.array_equal((t.x - t.origin) + t.origin, t.x)  # nothing is lost
+        assert (t.origin * 8 == np.round(t.origin * 8)).all()
+    one = Trajectories.from_arrays(np.full((1, 1, 1, 2), 5e6 + 0.25), np.ones((1, 1, 1, 2)))
+    assert one.origin.tolist() == [5e6, 5e6]  # a single point, which has no spread
+
+
+def test_zeros_for_missing_markers_do_not_move_the_origin():
+    x = X + 5e6
+    x[:, :2, 0] = 0.0
+    assert (abs(Trajectories.from_arrays(x, X).origin - 5e6) < 2).all()
+
+
+def test_frames_that_only_fill_up_do_not_count_for_the_origin():
+    t = Trajectories.from_runs([X[0] + 5e6, X[1, :2] + 5e6])
+    assert t.lengths.tolist() == [6, 2]
+    t.x[1, 2:] = np.nan
+    assert (abs(t.origin - 5e6) < 2).all()

@@ -138,3 +138,21 @@ def test_zero_targets_are_zero_and_carry_the_noise_of_an_observation(noise):
     assert torch.equal(zero[0].x, true[0].x)  # what is seen is the same
     assert zero[1].x.square().mean() == pytest.approx(noise, rel=0.1)
     assert zero[1].v.square().mean() == pytest.approx(noise, rel=0.1)
+
+
+@pytest.mark.parametrize("box", [None, [9.0, 9.0]])
+def test_far_from_the_origin_windows_are_the_same(box):
+    """To the last digit that double precision has at 5e6, and not to half a metre."""
+    x = np.random.default_rng(0).standard_normal((3, 8, 4, 2))
+    for v in (None, x):
+        near, far = (
+            Windows(Trajectories.from_arrays(at, v, box=box), length=3, stride=1, horizon=2)
+            for at in (x, x + np.array([5e6, 4e5]))
+        )
+        (a, goal), (b, other) = near[:], far[:]
+        shift = torch.from_numpy(np.array([5e6, 4e5]) - far.origin).float()
+        torch.testing.assert_close(b.x, a.x + shift, rtol=0, atol=2e-6)
+        torch.testing.assert_close(b.v, a.v, rtol=0, atol=4e-6)
+        torch.testing.assert_close(other.x, goal.x + shift, rtol=0, atol=2e-6)
+        elsewhere = far.seen_from(near.origin)[:1][0]
+        assert elsewhere.x.min() > 3e5  # where the model was told to look from

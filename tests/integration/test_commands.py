@@ -226,17 +226,17 @@ def test_another_horizon_than_the_trained_one_is_told(spacetime, capsys):
 def test_other_data_are_cut_as_the_model_knows_them(spacetime):
     x = np.random.default_rng(0).standard_normal((12, 30, 3, 3)).cumsum(1)
     np.savez("a.npz", x=x)
-    np.savez("flat.npz", x=x[:, :29, :, :2])
-    for name in ("a", "flat"):
+    np.savez("b.npz", x=x[:, :29])
+    np.savez("flat.npz", x=x[..., :2])
+    for name in ("a", "b", "flat"):
         spacetime("data", "import", f"{name}.npz", "--out", name)
     windows = ("--task.length", "4", "--task.horizon", "3")
     spacetime("train", "ridge-shared", "--data", "a", *windows, "--out", "run")
-    report = json.loads(spacetime("evaluate", "run", "--data", "flat", "--json"))
-    assert report["warnings"] == [
-        "the model was trained for a number of dimensions of 3, this task has 2."
-    ]
+    report = json.loads(spacetime("evaluate", "run", "--data", "b", "--json"))
     assert report["windows"] == 2 * (29 - 3 - 3)
-    short = ("evaluate", "run", "--data", "flat", "--task.length", "5")
+    said = error_of(spacetime, "evaluate", "run", "--data", "flat")
+    assert "x: the model was trained in 3 dimensions, and the data have 2" in said
+    short = ("evaluate", "run", "--data", "b", "--task.length", "5")
     assert "tied to 4 frames" in error_of(spacetime, *short)
     spacetime("train", "ridge-shared", "--data", "a", "--out", "suggested")  # ten frames
     np.savez("short.npz", x=x[:, :14])
@@ -244,8 +244,30 @@ def test_other_data_are_cut_as_the_model_knows_them(spacetime):
     report = json.loads(spacetime("evaluate", "suggested", "--data", "short", "--json"))
     assert report["windows"] == 2 * (14 - 10)
     spacetime("train", "linear", *TASK, "--steps", "1", "--out", "simulated")
-    report = json.loads(spacetime("evaluate", "simulated", "--data", "a", "--json"))
+    np.savez("charged.npz", x=x, v=x, charge=np.ones((12, 3)))
+    spacetime("data", "import", "charged.npz", "--out", "charged")
+    report = json.loads(spacetime("evaluate", "simulated", "--data", "charged", "--json"))
     assert report["windows"] == 2 * (30 - 3)  # three frames, as in training
+
+
+def test_data_replaced_under_a_run_are_refused(spacetime):
+    for seed, name in ((0, "a"), (1, "b")):
+        x = np.random.default_rng(seed).standard_normal((12, 30, 3, 3)).cumsum(1)
+        np.savez(f"{name}.npz", x=x)
+        spacetime("data", "import", f"{name}.npz", "--out", name)
+    spacetime("train", "ridge-shared", "--data", "a", "--out", "run")
+    spacetime("evaluate", "run", "--json")
+    Path("a").rename("c")
+    Path("b").rename("a")
+    wanted = "a: holds other data than run was trained on; put those back"
+    for words in ((), ("--data", "./a"), ("--task.horizon", "2")):
+        assert wanted in error_of(spacetime, "evaluate", "run", *words)
+    assert wanted in error_of(spacetime, "animate", "run", "--out", "film.html")
+    Path("a").rename("b")
+    (said,) = json.loads(spacetime("evaluate", "run", "--data", "b", "--json"))["warnings"]
+    assert said.startswith("whether the model was trained on these windows is not known: ")
+    Path("c").rename("a")
+    assert json.loads(spacetime("evaluate", "run", "--data", "b", "--json"))["warnings"] == []
 
 
 def test_a_report_that_cannot_be_written_is_still_shown(spacetime, capsys):

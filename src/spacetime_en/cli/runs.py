@@ -54,8 +54,9 @@ class Evaluate:
         run = Run.open(self.run)
         model = run.model().to(_device())
         settings = getattr(self, "task_settings", None)
-        source = {**self.chosen.task, **(dataclasses.asdict(settings) if settings else {})}
-        task = open_task(source or run.config.task)
+        given = {**self.chosen.task, **(dataclasses.asdict(settings) if settings else {})}
+        source = given or run.config.task
+        task = run.check_data(source, open_task(source))
         with progress_bar("windows", len(task.splits[self.split])) as advance:
             found = evaluate(
                 model,
@@ -115,15 +116,19 @@ class Predict:
         run = Run.open(self.run)
         given = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
         found = read(self.input, **{k: v for k, v in given.items() if v is not None})
-        data = run.facts["data"]
-        windows = {"length": data["frames"], "frame_time": data["frame_time"], "last": self.last}
+        data = run.data
+        windows: dict[str, Any] = {
+            "length": data.frames,
+            "frame_time": data.frame_time,
+            "last": self.last,
+        }
         with progress_bar("windows", count_windows(found, **windows)) as advance:
             path = predict(
                 run.model().to(_device()),
                 found,
                 self.out,
                 **windows,
-                horizon_time=data["horizon_time"],
+                horizon_time=data.horizon_time,
                 radius=run.config.task.get("radius"),
                 k=run.config.task.get("k"),
                 batch_size=(
@@ -153,7 +158,7 @@ class Export:
 
         run = Run.open(self.run)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
-        example, _ = run.config.load_task().train[:2]
+        example, _ = run.load_task().train[:2]
         out = self.out or run.outputs / f"model.{ending}"
         print(export(run.model(), example, out, self.format))
 
@@ -188,9 +193,9 @@ class Animate:
             models[folder if preset in models else preset] = run.model().to(_device())
         first, *others = runs.values()
         for folder, run in zip(list(runs)[1:], others, strict=True):
-            if run.facts["data"]["fingerprint"] != first.facts["data"]["fingerprint"]:
+            if run.data.fingerprint != first.data.fingerprint:
                 raise InputError(f"{folder}: was trained on another task than {self.runs[0]}.")
-        scene = make_scene(models, first.config.load_task(), self.window, self.frames)
+        scene = make_scene(models, first.load_task(), self.window, self.frames)
         with progress_bar("frames", len(scene.steps)) as advance:
             print(animate(scene, self.out, self.fps, advance))
 
@@ -228,7 +233,7 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
                 chosen = dataclasses.replace(chosen, task=task)
             elif "data" in task:  # windows as the model knows them
                 settings = without_source(own) | {"counts": None} if "data" in own else {}
-                settings["length"] = run.facts["data"]["frames"]
+                settings["length"] = run.data.frames
         if task:
             fields = [task_field(settings_of("set", task)["task"], settings)]
     evaluate = dataclasses.make_dataclass(

@@ -103,7 +103,7 @@ class Trajectories:
 
     @cached_property
     def origin(self) -> NDArray[np.float64]:
-        """The point that models see as 0, (n,): 0 itself, unless the data are far from it.
+        """The point that models see as 0, (n,): 0 itself along axes on which the data are near it.
 
         Measured positions come in metres from the equator, of which single precision would keep
         half a metre. One point serves the whole data set, so that a wall stays in its place from
@@ -120,10 +120,8 @@ class Trajectories:
         centre = np.median(x, axis=0)
         # Medians: zeros that stand for missing markers neither move nor widen the rest.
         spread = float(np.median(abs(x - centre), axis=0).max()) or float(abs(x - centre).max())
-        if abs(centre).max() <= FAR * spread:
-            return np.zeros(n)
         unit = np.ldexp(0.5, np.frexp(spread)[1]) if spread else 1.0  # a power of two: exact
-        return np.asarray(np.round(centre / unit) * unit)
+        return np.where(abs(centre) <= FAR * spread, 0.0, np.round(centre / unit) * unit)
 
     def __repr__(self) -> str:
         names = ", ".join(self.attributes)
