@@ -358,14 +358,16 @@ def test_a_model_that_sees_places_sees_them_from_where_it_was_trained(tmp_path):
     model.trained_on = DataFacts.of(task)
     one = read(predict(model, data, tmp_path / "all", **OPTIONS))
     with torch.no_grad():
-        seen = model.eval()(task.test[:][0]).x.reshape(1, 2, 4, 3).numpy() + task.train.origin
-    np.testing.assert_allclose(one.x[-1:, :2], seen, rtol=0, atol=1e-5)
-    few = Trajectories.from_arrays(data.x[:1], data.v[:1], times=data.times)  # has another origin
-    assert not np.array_equal(few.origin, data.origin)
-    again = read(predict(model, few, tmp_path / "few", **OPTIONS))
-    np.testing.assert_allclose(again.x, one.x[:1], rtol=0, atol=1e-5)
-    beside = read(predict(model, moved(few, 0.5), tmp_path / "beside", **OPTIONS))
-    assert abs(beside.x - 0.5 - again.x).max() > 1e-3
+        seen = model.eval()(task.test[:][0]).x.reshape(2, 2, 4, 3).numpy() + task.train.origin
+    np.testing.assert_allclose(one.x[-2:, :2], seen, rtol=0, atol=1e-5)
+    beside = moved(data, 50.0)
+    assert (beside.origin != data.origin).all()
+    two = read(predict(model, beside, tmp_path / "beside", **OPTIONS))
+    assert abs(two.x - 50 - one.x).max() > 0.1
+    graph = task.test[:][0].translate(torch.full((3,), 50.0))
+    with torch.no_grad():
+        seen = model(graph).x.reshape(2, 2, 4, 3).numpy() + task.train.origin
+    np.testing.assert_allclose(two.x[-2:, :2], seen, rtol=0, atol=1e-3)
 
 
 def test_attributes_are_found_by_name_and_other_kinds_of_data_refused(tmp_path):
