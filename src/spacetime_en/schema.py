@@ -13,9 +13,10 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -30,6 +31,7 @@ from typing import (
 )
 
 import msgspec
+import numpy as np
 import yaml
 
 from spacetime_en.errors import InputError
@@ -46,22 +48,7 @@ Finite = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX)]
 Scale = Annotated[float, msgspec.Meta(gt=0.0, le=_MAX)]  # a length, a time, a rate
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-
-# What msgspec calls types and bounds, in words.
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "named entries",
-}
-_BOUNDS = {
-    "a whole number >= 1": "a positive whole number",
-    "a number > 0.0": "a positive number",
-    f"a number <= {_MAX}": "a finite number",
-    f"a number >= {-_MAX}": "a finite number",
-}
+_NO_BOUNDS = msgspec.Meta()
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
@@ -155,49 +142,98 @@ def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
         raise InputError(f"{at}: {_in_words(what, path, value, kind)}.") from None
 
 
+def arguments(values: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call as the types that its signature has for them.
+
+    NumPy's numbers count as Python's. Types that JSON has no word for are left to the callee.
+    """
+    checked = dict(values)
+    for name, value in values.items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        with suppress(TypeError):  # (some unions of types are not known to msgspec)
+            checked[name] = typed(plain, hints.get(name, Any), name)
+    return checked
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
 def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
-    """What msgspec says of the entry at `path`, with the value that it found there."""
-    try:
-        for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
-            value = value[key or int(index)]
-            kind = _inside(kind, key or int(index))
-        found = shortened(value) if "..." not in path else ""
-    except (LookupError, TypeError):
-        found = ""
-    if choices := [repr(choice) for part in _parts(kind) for choice in _choices(part)]:
-        return f"expected {' or '.join(choices)}, found {found or 'another'}"
-    expected, _, got = what.partition(", got ")
-    found = found or _WORDS.get(got, got) or "another"
+    """What is wrong with the entry at `path`, of which msgspec says `what`."""
     if what.startswith("Object missing required field "):
         return f"the entry {what.split()[-1]} is missing"
-    if not expected.startswith("Expected "):
-        return f"expected a number within range, found {found}"
-    types, space, bound = expected.removeprefix("Expected ").replace(" | ", "|").partition(" ")
-    words = " or ".join(_WORDS.get(name, name) for name in types.split("|")) + space + bound
-    return f"expected {_BOUNDS.get(words, words)}, found {found}"
+    got = what.partition(", got ")[2] or "another"
+    found = {"array": "a list", "object": "named entries", "str": "text"}.get(got, got)
+    try:
+        for key, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
+            kind = _inside(kind, key or index)
+            value = value[int(index) if index.isdigit() else key or index]
+        found = shortened(value)
+    except (LookupError, TypeError):  # (of a dict whose keys are not names, msgspec tells none)
+        pass
+    words = " or ".join(word for part, bounds in _parts(kind) for word in _words(part, bounds))
+    limit = re.search(r" (<=?) (\S+)", what)  # said only if it is the one that is passed
+    if limit and limit[2] == str(_MAX):
+        words = "a finite number"
+    elif limit and "to 1" not in words:
+        words += f", {'at most' if limit[1] == '<=' else 'below'} {limit[2].removesuffix('.0')}"
+    return f"expected {words}, found {found}"
 
 
-def _parts(kind: Any) -> tuple[Any, ...]:
-    """The types that a union allows; of any other type, itself; without their bounds."""
+Parts = Iterator[tuple[Any, msgspec.Meta]]
+
+
+def _parts(kind: Any, bounds: msgspec.Meta = _NO_BOUNDS) -> Parts:
+    """The types that a union allows, and their bounds; of any other type, itself."""
     if get_origin(kind) is Annotated:
-        return _parts(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return tuple(part for one in get_args(kind) for part in _parts(one))
-    return (kind,)
+        own = (m for m in get_args(kind)[1:] if isinstance(m, msgspec.Meta))
+        yield from _parts(get_args(kind)[0], next(own, bounds))
+    elif get_origin(kind) in (Union, UnionType):
+        for one in get_args(kind):
+            yield from _parts(one)
+    else:
+        yield kind, bounds
 
 
-def _inside(kind: Any, key: str | int) -> Any:
-    """The type of an entry of a dataclass or a list."""
-    for part in _parts(kind):
-        if dataclasses.is_dataclass(part) and isinstance(key, str):
+def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
+    """A type in the words of an error sentence."""
+    if get_origin(kind) is Literal:
+        return [repr(choice) for choice in get_args(kind)]
+    if kind is int:
+        if bounds.ge is None:
+            return ["a whole number"]
+        least = f"a whole number, at least {bounds.ge}"
+        return ["a positive whole number" if bounds.ge == 1 else least]
+    if kind is float:
+        if (bounds.ge, bounds.le) == (0, 1):
+            return ["a share from 0 to 1"]
+        if bounds.gt == 0:
+            return ["a positive number"]
+        return ["a number, at least 0" if bounds.ge == 0 else "a number"]
+    if kind is str:
+        return ["text"]
+    if kind is bool:
+        return ["true or false"]
+    if kind in (None, NoneType):
+        return ["None"]
+    if dataclasses.is_dataclass(kind) or (get_origin(kind) or kind) is dict:
+        return ["named entries"]
+    if get_origin(kind) is tuple and ... not in get_args(kind):
+        return [f"a list of {len(get_args(kind))}"]
+    return ["a list" if get_origin(kind) else getattr(kind, "__name__", str(kind))]
+
+
+def _inside(kind: Any, key: str) -> Any:
+    """The type of an entry of a dataclass, a list or a dict."""
+    for part, _ in _parts(kind):
+        if dataclasses.is_dataclass(part):
             return get_type_hints(part, include_extras=True).get(key, Any)
-        if isinstance(key, int) and get_args(part):
-            return get_args(part)[0]
+        if inner := get_args(part):
+            return inner[0 if key.isdigit() else -1]
     return Any
 
 
-def _choices(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) is Literal else ()
+# --- names ----------------------------------------------------------------------------------------
 
 
 def check_name(name: Any, where: str) -> str:

@@ -104,5 +104,6 @@ def test_shared_form_needs_edges_that_last():
 
 
 def test_an_unknown_form_is_refused():
-    with pytest.raises(InputError, match="adjacency: expected None or one of"):
+    expected = "'flattened' or 'nodes' or 'edges' or None, found 'dense'"
+    with pytest.raises(InputError, match=f"adjacency: expected {expected}"):
         SET(adjacency="dense")

@@ -79,3 +79,30 @@ def test_every_trainable_preset_has_the_papers_settings():
 def test_impossible_settings_are_named(name, value):
     with pytest.raises(InputError, match=f"^{name}: expected"):
         TrainingSettings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"schedule": "linear"}, "schedule: expected 'constant' or 'cosine', found 'linear'"),
+        ({"clock": "sun"}, "clock: expected 'wall' or 'cpu', found 'sun'"),
+        ({"optimiser": "sgd"}, "optimiser: expected 'adam' or 'adamw', found 'sgd'"),
+        ({"accelerator": "abacus"}, "accelerator: expected 'auto' or 'cpu' or"),
+        ({"lr": -1.0}, "lr: expected a positive number, found -1.0"),
+        ({"lr": math.nan}, "lr: expected a positive number, found nan"),
+        ({"lr": "1e-3"}, "lr: expected a positive number, found '1e-3'"),
+        ({"batch_size": 0}, "batch_size: expected a positive whole number, found 0"),
+        ({"batch_size": True}, "batch_size: expected a positive whole number, found True"),
+        ({"epochs": -1}, "epochs: expected a positive whole number or None, found -1"),
+        ({"steps": 10**20}, "steps: expected a positive whole number or None, at most 9007"),
+        ({"clip": 0}, "clip: expected a positive number or None, found 0"),
+        ({"seed": -1}, "seed: expected a whole number, at least 0, found -1"),
+        ({"warmup": 1.0}, "warmup: expected a number, at least 0, below 1, found 1.0"),
+        ({"weight_decay": math.inf}, "weight_decay: expected a finite number, found inf"),
+        ({"max_time": 90}, "max_time: expected text or None, found 90"),
+        ({"max_time": "9" * 400 + "d"}, "max_time: expected a time such as"),
+    ],
+)
+def test_settings_are_what_their_types_say(settings, words):
+    with pytest.raises(InputError, match=words):
+        TrainingSettings(**settings)

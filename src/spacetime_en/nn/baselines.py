@@ -14,12 +14,11 @@ from spacetime_en.nn.forecaster import (
     Forecaster,
     Symmetries,
     check_dims,
-    check_scales,
-    check_sizes,
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from spacetime_en.nn.state import Units, mean_over_time, with_up
+from spacetime_en.schema import Count, Positive, Scale
 
 Result = tuple[Forecast, tuple[AttentionMaps, ...]]
 
@@ -40,18 +39,16 @@ class EGNNForecaster(Forecaster):
 
     def __init__(
         self,
-        features: int = 1,
-        edge_features: int = 1,
-        hidden: int = 64,
-        layers: int = 3,
+        features: Positive = 1,
+        edge_features: Count = 1,
+        hidden: Positive = 64,
+        layers: Positive = 3,
         residual: bool = True,
         up: bool = False,
-        length_scale: float = 1.0,
-        time_scale: float = 1.0,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
     ) -> None:
         super().__init__()
-        check_sizes(features=features, hidden=hidden, layers=layers)
-        check_scales(length_scale=length_scale, time_scale=time_scale)
         self.egnn = EGNN(features + 2 * up, edge_features + 1, hidden, layers, residual, up)
 
     @property
@@ -85,15 +82,13 @@ class MLP(Forecaster):
 
     def __init__(
         self,
-        dims: int = 3,
-        hidden: int = 128,
-        layers: int = 5,
-        length_scale: float = 1.0,
-        time_scale: float = 1.0,
+        dims: Positive = 3,
+        hidden: Positive = 128,
+        layers: Positive = 5,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
     ) -> None:
         super().__init__()
-        check_sizes(dims=dims, hidden=hidden, layers=layers)
-        check_scales(length_scale=length_scale, time_scale=time_scale)
         widths = [2 * dims] + [hidden] * layers
         inside: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise(widths):

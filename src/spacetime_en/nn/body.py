@@ -24,12 +24,11 @@ from spacetime_en.nn.forecaster import (
     check_frames,
     check_no_box,
     check_nodes,
-    check_share,
-    check_sizes,
 )
 from spacetime_en.nn.kernel import CHANGES, Kernel
 from spacetime_en.nn.state import Units, up_of
-from spacetime_en.nn.tree import Tree
+from spacetime_en.nn.tree import Joints, Tree
+from spacetime_en.schema import Positive, Share
 
 ORDERS = 6  # differences over time: velocity, acceleration, jerk, ...
 FAMILY = 3  # of them for the bones before and after
@@ -64,20 +63,18 @@ class Body(Forecaster):
 
     def __init__(
         self,
-        nodes: int,
-        frames: int = 10,
+        nodes: Joints,
+        frames: Positive = 10,
         parents: list[int] | None = None,
-        hidden: int = 64,
-        context: int = 64,
-        dropout: float = 0.2,
+        hidden: Positive = 64,
+        context: Positive = 64,
+        dropout: Share = 0.2,
         mirrored: bool = True,
-        memory: float = 0.5,
+        memory: Share = 0.5,
         up: bool = False,
-        dims: int = 3,
+        dims: Positive = 3,
     ) -> None:
         super().__init__()
-        check_sizes(nodes=nodes, frames=frames, hidden=hidden, context=context)
-        check_share(dropout=dropout, memory=memory)
         if frames < 2:
             raise InputError("frames: a body needs at least two, to see how it moves.")
         tree = Tree(parents, nodes, mirrored)

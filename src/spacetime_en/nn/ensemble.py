@@ -7,19 +7,24 @@ point is: the mean over the bundle is the best, and its spread says how good tha
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.flow import STEEPEST, Flow
-from spacetime_en.nn.forecaster import Example, check_sizes
+from spacetime_en.nn.flow import STEEPEST, Flow, Steps
+from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.observer import LONGEST, Observer, Sight, standard_normal
 from spacetime_en.nn.state import Units
+from spacetime_en.schema import Count, Positive, Scale
 
 TRAINED = 4  # members in training
 SOFT = 0.5  # softening of forces at first, in the model's units of length
+
+Members = Annotated[int, msgspec.Meta(ge=1, le=1 << 14)]
 
 
 class FlowEnsemble(Flow):
@@ -40,18 +45,17 @@ class FlowEnsemble(Flow):
 
     def __init__(
         self,
-        edge_features: int = 1,
-        node_features: int = 0,
-        hidden: int = 32,
-        steps: int = 64,
-        members: int = 64,
-        length_scale: float = 1.0,
-        time_scale: float = 1.0,
+        edge_features: Count = 1,
+        node_features: Count = 0,
+        hidden: Positive = 32,
+        steps: Steps = 64,
+        members: Members = 64,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
     ) -> None:
         super().__init__(
             edge_features, node_features, hidden, steps, None, length_scale, time_scale
         )
-        check_sizes(members=members)
         if members % 2:
             raise InputError(f"members: expected an even number, found {members}.")
         self.observer = Observer()

@@ -19,12 +19,11 @@ from spacetime_en.nn.forecaster import (
     check_frames,
     check_no_box,
     check_no_padding,
-    check_scales,
-    check_sizes,
     check_static,
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.schema import Count, Positive, Scale
 
 
 class FourierFeatures(nn.Module):
@@ -145,17 +144,15 @@ class ESTAG(Forecaster):
 
     def __init__(
         self,
-        features: int = 1,
-        edge_features: int = 1,
-        frames: int = 10,
-        hidden: int = 64,
-        blocks: int = 2,
-        length_scale: float = 1.0,
-        time_scale: float = 1.0,
+        features: Positive = 1,
+        edge_features: Count = 1,
+        frames: Positive = 10,
+        hidden: Positive = 64,
+        blocks: Positive = 2,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
     ) -> None:
         super().__init__()
-        check_sizes(features=features, frames=frames, hidden=hidden, blocks=blocks)
-        check_scales(length_scale=length_scale, time_scale=time_scale)
         self.embed = nn.Linear(features, hidden)
         self.fourier = FourierFeatures(frames, hidden)
         self.join = nn.Linear(hidden + self.fourier.count, hidden)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -23,13 +25,12 @@ from spacetime_en.nn.forecaster import (
     FULL_SYMMETRY,
     Forecaster,
     Symmetries,
-    check_scales,
-    check_sizes,
     check_widths,
 )
 from spacetime_en.nn.leapfrog import Pace, leapfrog
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from spacetime_en.nn.state import State, Units
+from spacetime_en.schema import Count, Positive, Scale
 from spacetime_en.tensors import as_tensor
 
 # The curriculum. Chaos hides the law of force at first: equal steps and softened forces make
@@ -42,6 +43,9 @@ OUTLIER = 0.3, 3e-3  # errors, relative to the straight line's, beyond which win
 COUNTED = 0.2  # share of the windows of a batch that count whatever their errors are
 STEEPEST = 3.0  # gradient of a system relative to the steepest that its loss can have
 MOST = 150, 4000  # steps of a system in training, and in use
+
+Steps = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+StepShare = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
 
 
 class Flow(Forecaster):
@@ -63,19 +67,15 @@ class Flow(Forecaster):
 
     def __init__(
         self,
-        edge_features: int = 1,
-        node_features: int = 0,
-        hidden: int = 32,
-        steps: int = 16,
-        share: float | None = 0.1,
-        length_scale: float = 1.0,
-        time_scale: float = 1.0,
+        edge_features: Count = 1,
+        node_features: Count = 0,
+        hidden: Positive = 32,
+        steps: Steps = 16,
+        share: StepShare | None = 0.1,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
     ) -> None:
         super().__init__()
-        check_sizes(hidden=hidden, steps=steps)
-        check_scales(length_scale=length_scale, time_scale=time_scale)
-        if share is not None and not 0 < share <= 1:
-            raise InputError(f"share: expected a share from 0 to 1 or None, found {share!r}.")
         self.force = PairForce(edge_features + 2 * node_features, hidden)
         self.trained = 1.0
 

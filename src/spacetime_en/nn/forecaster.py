@@ -6,7 +6,15 @@ import functools
 import inspect
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    get_type_hints,
+    overload,
+)
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +25,7 @@ from spacetime_en.metrics import errors
 from spacetime_en.nn.etal import AttentionMaps
 from spacetime_en.nn.state import Units
 from spacetime_en.pretrained import Pretrained
+from spacetime_en.schema import arguments
 
 if TYPE_CHECKING:
     from spacetime_en.data.facts import DataFacts
@@ -48,8 +57,9 @@ class Forecaster(Pretrained, nn.Module):
     """Base class of all models; subclass it to give your own the same signature.
 
     A subclass implements :meth:`forecast` and :attr:`symmetries`. The arguments of its
-    constructor are recorded in ``config``, so that it can be saved and loaded; ``settings`` holds
-    those of its base classes as well. ``trained_on`` says what it has seen, once it is trained.
+    constructor are held against their types, and recorded in ``config``, so that it can be saved
+    and loaded; ``settings`` holds those of its base classes as well. ``trained_on`` says what it
+    has seen, once it is trained.
     """
 
     reads_horizon: ClassVar[bool] = False  # and may so be asked for any
@@ -70,12 +80,13 @@ class Forecaster(Pretrained, nn.Module):
         def recording_init(self: Any, *args: Any, **kw: Any) -> None:
             bound = signature.bind(self, *args, **kw)
             bound.apply_defaults()
-            _, *arguments = bound.arguments.items()
+            bound.arguments.update(arguments(bound.arguments, _hints(init)))
+            _, *own = bound.arguments.items()
             if "config" not in vars(self):  # the outermost class: its arguments fix its bases'
-                object.__setattr__(self, "config", dict(arguments))
+                object.__setattr__(self, "config", dict(own))
             # What a base class reads of itself are its own arguments, not a subclass's.
-            object.__setattr__(self, "settings", vars(self).get("settings", {}) | dict(arguments))
-            init(self, *args, **kw)
+            object.__setattr__(self, "settings", vars(self).get("settings", {}) | dict(own))
+            init(*bound.args, **bound.kwargs)
 
         cls.__init__ = recording_init  # type: ignore[method-assign]
 
@@ -181,6 +192,15 @@ class Forecaster(Pretrained, nn.Module):
                     )
 
 
+@functools.cache
+def _hints(init: Any) -> dict[str, Any]:
+    """The types of a constructor's arguments; none, if one of them is a name that nobody knows."""
+    try:
+        return get_type_hints(init, include_extras=True)
+    except (NameError, TypeError):
+        return {}
+
+
 class ClosedForm(Forecaster):
     """A model whose best weights are computed, and not trained."""
 
@@ -277,24 +297,3 @@ def check_static(graph: SpacetimeGraph, what: str) -> None:
             f"neighbours: {what} follows each edge over time and needs one list for all frames, "
             "found one per frame."
         )
-
-
-def check_sizes(**sizes: int) -> None:
-    """Refuse widths and counts that are not positive whole numbers."""
-    for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
-            raise InputError(f"{name}: expected a positive whole number, found {size!r}.")
-
-
-def check_share(**shares: float) -> None:
-    """Refuse shares that are not between 0 and 1."""
-    for name, share in shares.items():
-        if not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise InputError(f"{name}: expected a share from 0 to 1, found {share!r}.")
-
-
-def check_scales(**scales: float) -> None:
-    """Refuse scales that are not positive."""
-    for name, scale in scales.items():
-        if not isinstance(scale, int | float) or not 0 < scale < float("inf"):
-            raise InputError(f"{name}: expected a positive Python number, found {scale!r}.")

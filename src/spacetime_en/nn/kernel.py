@@ -25,11 +25,11 @@ from spacetime_en.nn.forecaster import (
     check_dims,
     check_no_box,
     check_nodes,
-    check_sizes,
 )
 from spacetime_en.nn.regression import Regression, Start, best
 from spacetime_en.nn.state import up_of
-from spacetime_en.nn.tree import Tree
+from spacetime_en.nn.tree import Joints, Tree
+from spacetime_en.schema import Positive
 from spacetime_en.tensors import evenly
 
 CHANGES = 3.0  # weight of steps from frame to frame beside places, when windows are compared
@@ -62,16 +62,15 @@ class Kernel(Regression):
 
     def __init__(
         self,
-        nodes: int,
-        frames: int = 10,
-        dims: int = 3,
+        nodes: Joints,
+        frames: Positive = 10,
+        dims: Positive = 3,
         parents: list[int] | None = None,
-        centres: int = 2000,
+        centres: Positive = 2000,
         mirrored: bool = True,
         up: bool = False,
     ) -> None:
         super().__init__()
-        check_sizes(nodes=nodes, frames=frames, dims=dims, centres=centres)
         self.tree = Tree(parents, nodes, mirrored)
         seen = (frames + 1) * nodes
         if centres * seen * dims > MOST:

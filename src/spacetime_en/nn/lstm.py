@@ -14,12 +14,10 @@ from spacetime_en.nn.forecaster import (
     Symmetries,
     check_dims,
     check_nodes,
-    check_scales,
-    check_share,
-    check_sizes,
     check_widths,
 )
 from spacetime_en.nn.set import run_blocks
+from spacetime_en.schema import Count, Positive, Scale, Share
 
 
 class LSTMOverTime(nn.Module):
@@ -77,22 +75,18 @@ class LSTM(Forecaster):
 
     def __init__(
         self,
-        nodes: int,
-        features: int = 1,
-        edge_features: int = 1,
-        dims: int = 3,
-        hidden: int = 128,
-        layers: int = 2,
-        blocks: int = 3,
-        dropout: float = 0.1,
-        length_scale: float = 1.0,
-        time_scale: float = 1.0,
+        nodes: Positive,
+        features: Positive = 1,
+        edge_features: Count = 1,
+        dims: Positive = 3,
+        hidden: Positive = 128,
+        layers: Positive = 2,
+        blocks: Positive = 3,
+        dropout: Share = 0.1,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
     ) -> None:
         super().__init__()
-        check_sizes(nodes=nodes, features=features, dims=dims)
-        check_sizes(hidden=hidden, layers=layers, blocks=blocks)
-        check_scales(length_scale=length_scale, time_scale=time_scale)
-        check_share(dropout=dropout)
         channels = edge_features + 1
         self.blocks = nn.ModuleList(
             Block(

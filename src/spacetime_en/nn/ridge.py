@@ -22,12 +22,12 @@ from spacetime_en.nn.forecaster import (
     check_no_box,
     check_no_padding,
     check_nodes,
-    check_sizes,
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from spacetime_en.nn.regression import Regression, Start, best
 from spacetime_en.nn.state import State, Units
+from spacetime_en.schema import Count, Positive
 
 # Penalties relative to the mean square of a vector: from none to all but nothing.
 PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
@@ -87,9 +87,8 @@ class Ridge(_Ridge):
         frames: number L of frames.
     """
 
-    def __init__(self, nodes: int, frames: int = 10) -> None:
+    def __init__(self, nodes: Positive, frames: Positive = 10) -> None:
         super().__init__()
-        check_sizes(nodes=nodes, frames=frames)
         count = (frames + 1) * nodes
         if count > MOST:
             raise InputError(
@@ -130,9 +129,8 @@ class SharedRidge(_Ridge):
         edge_features: number e of attributes of an edge.
     """
 
-    def __init__(self, frames: int = 10, edge_features: int = 1) -> None:
+    def __init__(self, frames: Positive = 10, edge_features: Count = 1) -> None:
         super().__init__()
-        check_sizes(frames=frames)
         count = 2 * frames + 1 + 2 * (1 + edge_features)
         self.position = nn.Parameter(torch.zeros(count, 1))
         self.velocity = nn.Parameter(torch.zeros(count, 1))

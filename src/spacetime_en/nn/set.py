@@ -1,7 +1,5 @@
 """The Spacetime E(n)-Transformer (Algorithm 2)."""
 
-from typing import get_args
-
 from torch import nn
 
 from spacetime_en.errors import InputError
@@ -19,14 +17,12 @@ from spacetime_en.nn.forecaster import (
     check_dims,
     check_no_padding,
     check_nodes,
-    check_scales,
-    check_share,
-    check_sizes,
     check_static,
     check_widths,
 )
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from spacetime_en.nn.state import Units, mean_over_time, with_up
+from spacetime_en.schema import Count, Finite, Positive, Scale, Share
 
 
 class SET(Forecaster):
@@ -63,13 +59,13 @@ class SET(Forecaster):
 
     def __init__(
         self,
-        features: int = 1,
-        edge_features: int = 1,
-        dims: int = 3,
-        nodes: int | None = None,
-        hidden: int = 128,
-        layers: int = 2,
-        blocks: int = 3,
+        features: Positive = 1,
+        edge_features: Count = 1,
+        dims: Positive = 3,
+        nodes: Positive | None = None,
+        hidden: Positive = 128,
+        layers: Positive = 2,
+        blocks: Positive = 3,
         spatial: bool = True,
         temporal: bool = True,
         adjacency: AdjacencyForm | None = None,
@@ -78,24 +74,15 @@ class SET(Forecaster):
         equivariant: bool = True,
         residual: bool = True,
         scaled: bool = True,
-        step: float = 0.5,
-        dropout: float = 0.1,
+        step: Finite = 0.5,
+        dropout: Share = 0.1,
         up: bool = False,
-        length_scale: float = 1.0,
-        time_scale: float = 1.0,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
     ) -> None:
         super().__init__()
-        check_sizes(features=features, hidden=hidden, layers=layers, blocks=blocks, dims=dims)
-        check_sizes(edge_channels=edge_features + 1)
-        check_scales(length_scale=length_scale, time_scale=time_scale)
-        check_share(dropout=dropout)
         if unknown := set(encodings) - set("WXYZ"):
             raise InputError(f"encodings: expected letters of 'WXYZ', found {sorted(unknown)}.")
-        if adjacency not in (None, *get_args(AdjacencyForm)):
-            raise InputError(
-                f"adjacency: expected None or one of {get_args(AdjacencyForm)}, "
-                f"found {adjacency!r}."
-            )
         self.tied_to_nodes = adjacency in TIED_TO_NODES
         if self.tied_to_nodes and (nodes is None or nodes < 2):
             raise InputError(

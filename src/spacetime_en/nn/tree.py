@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.schema import shortened
+
+Joints = Annotated[int, msgspec.Meta(ge=1, le=4096)]  # every pair of which has a number
 
 
 class Tree(nn.Module):
@@ -28,23 +33,29 @@ class Tree(nn.Module):
         super().__init__()
         self.parents = list(range(nodes)) if parents is None else [int(p) for p in parents]
         if len(self.parents) != nodes or not all(0 <= p < nodes for p in self.parents):
-            raise InputError(f"parents: expected {nodes} numbers of joints, found {parents}.")
+            raise InputError(
+                f"parents: expected {nodes} numbers of joints, found {shortened(parents)}."
+            )
         if self.parents[0] != 0:
             raise InputError("parents: expected joint 0 as the root, whose parent is itself.")
-        self.first_child = [
-            next((c for c, p in enumerate(self.parents) if p == i and c != i), i)
-            for i in range(nodes)
-        ]
-        self.at_root = [c for c, p in enumerate(self.parents) if p == 0 and c != 0] or [0]
+        self._below: list[list[int]] = [[] for _ in range(nodes)]
+        for child, parent in enumerate(self.parents):
+            if child != parent:
+                self._below[parent].append(child)
+        self.first_child = [below[0] if below else i for i, below in enumerate(self._below)]
+        self.at_root = self._below[0] or [0]
         inner = torch.tensor([[float(p != i)] for i, p in enumerate(self.parents)])
-        ways = torch.zeros(nodes, nodes)
+        ways, depths = torch.zeros(nodes, nodes), [0] * nodes
         for joint in range(nodes):
-            ways[joint, self._way(joint)] = 1.0
+            way = self._way(joint)
+            ways[joint, way], depths[joint] = 1.0, len(way)
         self.register_buffer("inner", inner, persistent=False)
         self.register_buffer("ways", ways, persistent=False)
         self.mirror = list(range(nodes))
-        for joint in range(nodes) if mirrored else ():
-            self._pair(joint)
+        if mirrored:
+            shapes = self._shapes(depths)
+            for joint in range(nodes):
+                self._pair(joint, shapes)
 
     def _way(self, joint: int) -> list[int]:
         """The bones from the root to a joint, the root's place among them."""
@@ -55,26 +66,30 @@ class Tree(nn.Module):
                 raise InputError(f"parents: joint {joint} does not hang on a root.")
         return way
 
-    def _below(self, joint: int) -> list[int]:
-        return [c for c, p in enumerate(self.parents) if p == joint and c != joint]
+    def _shapes(self, depths: list[int]) -> list[int]:
+        """What hangs on each joint: the same number for the same tree."""
+        known: dict[tuple[int, ...], int] = {}
+        shapes = [0] * len(self.parents)
+        for joint in sorted(range(len(shapes)), key=lambda j: -depths[j]):  # leaves first
+            below = tuple(sorted(shapes[child] for child in self._below[joint]))
+            shapes[joint] = known.setdefault(below, len(known))
+        return shapes
 
-    def _shape(self, joint: int) -> str:
-        """What hangs on a joint, the same text for the same tree."""
-        return f"({''.join(sorted(self._shape(c) for c in self._below(joint)))})"
-
-    def _pair(self, joint: int) -> None:
+    def _pair(self, joint: int, shapes: list[int]) -> None:
         """Swap the two children of a joint that carry the same: the limbs of two sides."""
-        below = self._below(joint)
+        below = self._below[joint]
         for place, one in enumerate(below):
             for other in below[place + 1 :]:
-                if self._shape(one) == self._shape(other) and self.mirror[one] == one:
-                    self._swap(one, other)
+                if shapes[one] == shapes[other] and self.mirror[one] == one:
+                    self._swap(one, other, shapes)
 
-    def _swap(self, one: int, other: int) -> None:
-        self.mirror[one], self.mirror[other] = other, one
-        pairs = (sorted(self._below(j), key=self._shape) for j in (one, other))
-        for a, b in zip(*pairs, strict=True):
-            self._swap(a, b)
+    def _swap(self, one: int, other: int, shapes: list[int]) -> None:
+        pairs = [(one, other)]
+        while pairs:
+            one, other = pairs.pop()
+            self.mirror[one], self.mirror[other] = other, one
+            both = (sorted(self._below[j], key=shapes.__getitem__) for j in (one, other))
+            pairs += zip(*both, strict=True)
 
     @property
     def has_sides(self) -> bool:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
 
 from spacetime_en.errors import InputError
+from spacetime_en.schema import Count, NotNegative, Positive, Scale, arguments, shortened
 
 Optimiser = Literal["adam", "adamw"]
 Schedule = Literal["constant", "cosine"]
 Clock = Literal["wall", "cpu"]
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed"]
+Accelerator = Literal["auto", "cpu", "gpu", "cuda", "mps"]
+Below1 = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
 
 DEFAULT_EPOCHS = 100  # if no budget is given
 
@@ -49,49 +54,32 @@ class TrainingSettings:
         num_nodes: machines.
     """
 
-    lr: float = 1e-3
-    batch_size: int = 100
+    lr: Scale = 1e-3
+    batch_size: Positive = 100
     optimiser: Optimiser = "adam"
-    weight_decay: float = 0.0
-    alpha: float = 1.0
-    clip: float | None = 1.0
-    skip: int = 0
-    warmup: float = 0.0
+    weight_decay: NotNegative = 0.0
+    alpha: NotNegative = 1.0
+    clip: Scale | None = 1.0
+    skip: Count = 0
+    warmup: Below1 = 0.0
     schedule: Schedule = "constant"
-    ema: float | None = None
-    epochs: int | None = None
-    steps: int | None = None
+    ema: Below1 | None = None
+    epochs: Positive | None = None
+    steps: Positive | None = None
     max_time: str | None = None
     clock: Clock = "wall"
-    validate_every: int | None = None
-    save_every: float = 300.0
-    seed: int = 0
+    validate_every: Positive | None = None
+    save_every: NotNegative = 300.0
+    seed: Count = 0
     precision: Precision = "32-true"
-    accelerator: str = "auto"
-    devices: int | None = None
-    num_nodes: int = 1
+    accelerator: Accelerator = "auto"
+    devices: Positive | None = None
+    num_nodes: Positive = 1
 
     def __post_init__(self) -> None:
-        for name in (
-            "lr",
-            "batch_size",
-            "clip",
-            "epochs",
-            "steps",
-            "validate_every",
-            "devices",
-            "num_nodes",
-        ):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{name}: expected a positive number, found {value!r}.")
-        for name in ("weight_decay", "alpha", "save_every", "seed", "skip"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name}: expected no less than 0, found {getattr(self, name)!r}.")
-        for name in ("warmup", "ema"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise InputError(f"{name}: expected at least 0 and below 1, found {value!r}.")
+        hints = get_type_hints(type(self), include_extras=True)
+        for name, value in arguments(vars(self), hints).items():
+            object.__setattr__(self, name, value)
         if self.max_time is not None:
             seconds(self.max_time)
 
@@ -141,8 +129,10 @@ def seconds(text: str) -> float:
         total = sum(u * float(part or 0) for u, part in zip(units, parts.groups(), strict=True))
     else:
         total = 0.0
-    if not total > 0:
-        raise InputError(f"max_time: expected a time such as 90s, 10m or 1h30m, found {text!r}.")
+    if not 0 < total < math.inf:
+        raise InputError(
+            f"max_time: expected a time such as 90s, 10m or 1h30m, found {shortened(text)}."
+        )
     return total
 
 
