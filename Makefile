@@ -1,4 +1,5 @@
 # `make demo` and `make test` need nothing but Python 3.11 or newer: they build .venv themselves.
+# (Packages are not compiled to bytecode beforehand: most of their modules are never imported.)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -34,13 +35,13 @@ docs: $(INSTALLED)
 $(INSTALLED): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
 # The heavier packages of the slow tests.
 $(ALL_INSTALLED): $(INSTALLED) requirements-extra.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-extra.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --requirement requirements-extra.lock
 	touch $@
 
 clean:
