@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from lightning.pytorch import Callback
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -142,7 +143,7 @@ def test_a_full_disk_costs_checkpoints_not_the_training(tmp_path, monkeypatch):
 def test_a_best_checkpoint_that_could_not_be_written_is_written_later(tmp_path, monkeypatch):
     def save(tensors, path, metadata):
         known = json.loads(metadata["checkpoint"])["progress"]
-        if path.name.startswith(".best") and len(tried) < 2:
+        if path.name.startswith("best") and len(tried) < 2:
             tried.append(known["step"])
             raise OSError(errno.ENOSPC, "No space left on device")
         save_file(tensors, path, metadata)
@@ -198,12 +199,42 @@ def test_a_folder_of_something_else_is_not_written_to(tmp_path, name):
     assert (tmp_path / name).read_text() == TEXT
 
 
-def test_what_a_killed_writer_left_is_swept(tmp_path):
-    run, _ = run_in(tmp_path / "x")
-    leftover = run.checkpoint("last").with_name(".last.safetensors.123")
-    leftover.write_bytes(b"half")
-    run_in(tmp_path / "x", resume=True)
-    assert not leftover.exists()
+def test_a_second_training_in_the_same_folder_is_refused(tmp_path):
+    class Second(Callback):
+        def on_train_start(self, trainer, module):
+            for resume in (False, True):
+                with pytest.raises(InputError, match="another process is at work here") as error:
+                    run_in(tmp_path / "x", resume=resume)
+                said.append(str(error.value))
+
+    said = []
+    run, _ = run_in(tmp_path / "x", callbacks=[Second()])
+    assert len(said) == 2
+    assert run.load("last").progress.step == 6
+
+
+def test_a_training_that_cannot_begin_leaves_nothing(tmp_path):
+    with pytest.raises(InputError):
+        run_in(tmp_path / "x", TEXT.replace("charged", "charge"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("fate", ["deleted", "moved", "deleted at the end"])
+def test_a_folder_that_goes_while_training_is_an_error(tmp_path, fate):
+    class Go(Callback):
+        def on_train_batch_end(self, trainer, module, *rest):
+            if module.progress.step == 2 and fate == "deleted":
+                shutil.rmtree(tmp_path / "x")
+            if module.progress.step == 2 and fate == "moved":
+                (tmp_path / "x").rename(tmp_path / "y")
+
+        def on_train_end(self, trainer, module):
+            if fate == "deleted at the end":
+                shutil.rmtree(tmp_path / "x")
+
+    with pytest.raises(InputError, match="x: has been deleted or moved"):
+        run_in(tmp_path / "x", callbacks=[Go()])
+    assert not (tmp_path / "x" / "checkpoints").exists()
 
 
 def test_a_run_in_double_precision_stays_so(tmp_path):

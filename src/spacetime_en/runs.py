@@ -18,9 +18,11 @@ import json
 import math
 import os
 import platform
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +39,7 @@ from spacetime_en.config import Config
 from spacetime_en.data import Task, Windows
 from spacetime_en.data.facts import DataFacts
 from spacetime_en.errors import InputError, Interrupted
-from spacetime_en.files import replace_whole
+from spacetime_en.files import alone, replace_whole
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.pretrained import SHELF, shipped
@@ -281,37 +283,60 @@ def train(
         tell: called with what the user should know.
     """
     folder = Path(out)
-    first = is_first_process()
-    tell = tell if first else lambda text: None
-    # (A run without a checkpoint has nothing to lose.)
-    exists = any((folder / "checkpoints").glob("*.safetensors"))
+    tell = tell if is_first_process() else lambda text: None
+    _check_free(folder, resume)
+    # One process at a time, and those that train together with it.
+    with alone(folder) if is_first_process() else nullcontext(lambda: None) as check_folder:
+        _check_free(folder, resume)
+        return _train(config, folder, resume, loggers, callbacks, display, tell, check_folder)
+
+
+def _check_free(folder: Path, resume: bool) -> None:
+    """Refuse a folder of something else, and a run that is not to be resumed."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; choose another name for the run's folder.")
-    if first and folder.exists() and not (folder / FACTS).exists():
+    if is_first_process() and folder.exists() and not (folder / FACTS).exists():
         others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         if others:
             raise InputError(
                 f"{folder}: holds {others[0]}, and is no run; choose another folder for the run."
             )
-    if exists and not resume:
+    if _has_checkpoints(folder) and not resume:
         raise InputError(
             f"{folder}: is a run already; resume it (--resume), choose another folder, or "
             "delete it."
         )
+
+
+def _has_checkpoints(folder: Path) -> bool:
+    """(A run without a checkpoint has nothing to lose.)"""
+    return any((folder / "checkpoints").glob("*.safetensors"))
+
+
+def _train(
+    config: Config,
+    folder: Path,
+    resume: bool,
+    loggers: Sequence[str],
+    callbacks: Sequence[Callback],
+    display: bool,
+    tell: Tell,
+    check_folder: Callable[[], None],
+) -> Run:
+    """See :func:`train`; `check_folder` raises an error if the folder is gone."""
+    first = is_first_process()
     task = config.load_task()
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
     resolved = config.resolved(model)
     run = Run(folder, resolved, environment() | {"data": DataFacts.of(task).to_json()})
     state = None
-    if exists and resume:
+    if _has_checkpoints(folder):
         run = _continued(Run.open(folder), run)
         state = run.newest(tell)
         if state is not None:
             tell(f"{folder}: goes on at step {state.progress.step}.")
     if first:
-        for leftover in (folder / "checkpoints").glob(".*.safetensors.*"):
-            leftover.unlink(missing_ok=True)  # of a run that was killed while writing
         if state is None:  # what an earlier attempt left is not this run's
             shutil.rmtree(folder / "logs", ignore_errors=True)
         (folder / "diverged.json").unlink(missing_ok=True)
@@ -324,6 +349,7 @@ def train(
     def keep(state: State, best: bool) -> None:
         nonlocal pending
         pending = state if best else pending
+        check_folder()
         try:
             run.save(state, pending)
             pending = None
@@ -354,12 +380,14 @@ def train(
             ) from None
         raise
     except Interrupted:
-        raise Interrupted(f"stopped; go on with: spacetime train --out {folder} --resume") from None
+        again = f"spacetime train --out {shlex.quote(str(folder))} --resume"
+        raise Interrupted(f"stopped; go on with: {again}") from None
     if progress.skipped:
         tell(
             f"warning: {progress.skipped} of {progress.step} steps blew up and were skipped; a "
             "lower learning rate may do better."
         )
+    check_folder()
     if first and pending is not None:  # the last chance, and now it may well be an error
         _or_no_space(folder, lambda: run.save(pending, pending))
     if first:

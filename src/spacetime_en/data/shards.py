@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en.errors import InputError
+from spacetime_en.files import new_whole
 
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Trajectories
@@ -143,16 +141,9 @@ def shard_name(shard: int, shards: int) -> str:
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
     """A temporary folder that becomes `target` if the block ends well, and vanishes if not."""
-    if target.exists():
-        raise InputError(f"{target}: exists already; choose another folder or delete it.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        yield temporary
-        temporary.chmod(0o755)
-        os.replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with new_whole(target) as folder:
+        folder.mkdir()
+        yield folder
 
 
 def checksum(files: Iterable[Path], spec: dict[str, Any]) -> str:

@@ -21,7 +21,6 @@ refused. It gives back all else, bit for bit, but for this:
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -33,6 +32,7 @@ import numpy as np
 from spacetime_en.data.shards import ShardWriter, shard_name, whole_folder
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.errors import InputError, require
+from spacetime_en.files import new_whole, refuse_existing
 
 Append = Callable[[Trajectories], None]
 _SEVERAL = "a folder (a name without ending) or .npz"
@@ -65,8 +65,7 @@ def open_writer(path: str | os.PathLike[str], like: Trajectories) -> Iterator[Wr
     Yields: the writer; call its ``append`` until all runs are written.
     """
     target = Path(path)
-    if os.path.lexists(target):
-        raise InputError(f"{target}: exists already; choose another name or delete it.")
+    refuse_existing(target)
     if target.suffix.lower() not in _BY_ENDING:
         known = ", ".join(sorted(filter(None, _BY_ENDING)))
         raise InputError(
@@ -94,7 +93,7 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
             raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
     if like.lengths is not None:
         raise InputError(f"{target}: the runs have different lengths; use a folder.")
-    with _whole_file(target) as file:
+    with new_whole(target) as file:
         with ShardWriter(file.parent, 0, 1, len(like)) as shard:
             yield shard.append
         made = Trajectories.open(file.parent)
@@ -113,7 +112,7 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
 def _h5md(target: Path, like: Trajectories) -> Iterator[Append]:
     h5py = require("h5py", "h5md")
     _check_holds(target, like, ("mass", "charge", "species"))
-    with _whole_file(target) as file, h5py.File(file, "w") as h5:
+    with new_whole(target) as file, h5py.File(file, "w") as h5:
         yield lambda part: _write_h5md(h5, part)
 
 
@@ -162,7 +161,7 @@ def _ase(target: Path, like: Trajectories) -> Iterator[Append]:
     number = "atomic_number" if "atomic_number" in like.attributes else "species"
     _check_holds(target, like, ("mass", number))
     _check_atoms(target, like, number, elements=len(require("ase.data", "ase").chemical_symbols))
-    with _whole_file(target) as file, _atoms_file(file) as write:
+    with new_whole(target) as file, _atoms_file(file) as write:
 
         def append(part: Trajectories) -> None:
             numbers, masses = part.attributes.get(number), part.attributes.get("mass")
@@ -200,16 +199,6 @@ _BY_ENDING: dict[str, Callable[[Path, Trajectories], AbstractContextManager[Appe
     **dict.fromkeys((".h5", ".hdf5", ".h5md"), _h5md),
     **dict.fromkeys((".xyz", ".extxyz", ".traj"), _ase),
 }
-
-
-@contextmanager
-def _whole_file(target: Path) -> Iterator[Path]:
-    """A file in a temporary folder beside `target`, which becomes it if the block ends well."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
-        file = Path(folder) / target.name
-        yield file
-        os.replace(file, target)
 
 
 # --- what a format cannot hold ------------------------------------------------------------------

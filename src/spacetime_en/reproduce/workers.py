@@ -15,11 +15,11 @@ from types import FrameType
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spacetime_en.errors import InputError, Interrupted
+from spacetime_en.files import alone
 from spacetime_en.reproduce.experiment import carry_out, checked_result
 from spacetime_en.reproduce.plan import Experiment, Scale
 from spacetime_en.signals import STOP_SIGNALS, stop_signals
@@ -48,7 +48,7 @@ def carry_out_all(
         return []
     count = min(len(todo), _cores() if workers is None else workers)
     with (
-        _alone(folder),
+        alone(folder),  # two commands in one folder would train the same runs at once
         _Display(len(experiments), len(experiments) - len(todo)) as display,
         stop_signals(_stop),
     ):
@@ -65,20 +65,6 @@ def carry_out_all(
 def _stop(number: int, frame: FrameType | None) -> None:
     """A request to end is like Ctrl-C, also when it comes from a batch system."""
     raise KeyboardInterrupt
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two commands in one folder would train the same runs at once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
-    try:
-        with lock.acquire(blocking=False):
-            yield
-    except Timeout:
-        raise InputError(
-            f"{folder}: another process is at work here; wait for it, or choose another folder."
-        ) from None
 
 
 def _cores() -> int:

@@ -25,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 from spacetime_en.config import Config, settings_of
 from spacetime_en.data import Task
 from spacetime_en.errors import InputError, no_such
-from spacetime_en.files import replace_whole
+from spacetime_en.files import lives, replace_whole
 from spacetime_en.training.batches import mixed
 from spacetime_en.training.fit import fit
 from spacetime_en.training.module import DivergenceError
@@ -316,15 +316,7 @@ def _worker() -> str:
 def _is_dead(worker: str) -> bool:
     """Whether a worker was of this machine and is no more; of other machines nothing is known."""
     host, _, pid = worker.rpartition(":")
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+    return host == socket.gethostname() and pid.isdigit() and not lives(int(pid))
 
 
 def _brief(value: Any) -> str:
