@@ -150,11 +150,11 @@ def spoil(path, how):
         ("of other sizes", r"another model: for .* expected shape \(.*\), found shape"),
         ("of another class", "holds a model of class 'MLP', expected SET"),
         ("of the same sizes", "is not the config that model.safetensors was saved with"),
-        ("with a config of bytes", "not valid JSON"),
+        ("with a config of bytes", "is not a text file in UTF-8"),
         ("with more layers", "another model: 'blocks.2.* has no place"),
         ("without config", "config.json is missing"),
         ("with a broken config", "not valid JSON"),
-        ("with an unknown setting", r"does not fit class SET: .*widht"),
+        ("with an unknown setting", r"does not fit its class .*widht"),
     ],
 )
 def test_bad_files_are_told_in_one_sentence(model, tmp_path, how, message):

@@ -17,13 +17,16 @@ from safetensors.torch import save_file
 
 from spacetime_en.errors import InputError, no_such, require
 from spacetime_en.files import replace_whole
-from spacetime_en.tensor_files import read_metadata, read_tensors
+from spacetime_en.loading import load
+from spacetime_en.schema import check_format, parse_json, read_text
+from spacetime_en.tensor_files import read_header
 
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+FORMAT = 1  # of the config
 SHIPPED = "pretrained:"  # what the names of models that come with the package begin with
 SHELF = Path(__file__).parent / "weights"
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.safetensors)")
@@ -42,7 +45,8 @@ class Pretrained:
         """
         model = cast("Forecaster", self)
         target = Path(save_directory)
-        config = json.dumps({"model": type(self).__name__, **model.config}, indent=2)
+        known = {"format": FORMAT, "model": type(self).__name__, **model.config}
+        config = json.dumps(known, indent=2)
         tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
         metadata = {"format": "pt", "config": config}
         if target.suffix == ".safetensors":
@@ -88,14 +92,8 @@ class Pretrained:
                 f"{weights}: holds a model of class {name!r}, expected "
                 f"{' or '.join(sorted(known)) if len(known) < 4 else 'one that is imported'}."
             )
-        try:
-            model = known[name](**(config | settings))
-        except TypeError as error:
-            raise InputError(
-                f"{weights}: its config (or a setting given) does not fit class {name}: {error}."
-            ) from None
-        _load_weights(cast("Forecaster", model), weights)
-        return cast("Forecaster", model).eval()  # type: ignore[return-value]
+        model = load(lambda: cast("Forecaster", known[name](**(config | settings))), weights)
+        return cast("Self", model)
 
     def push_to_hub(
         self, repo_id: str, *, private: bool | None = None, token: str | bool | None = None
@@ -148,15 +146,15 @@ def _find(
         if missing:
             raise InputError(f"{path}: expected {CONFIG} and {WEIGHTS}, {missing[0]} is missing.")
         weights = path / WEIGHTS
-        text = (path / CONFIG).read_bytes().decode(errors="replace")
-        own = read_metadata(weights).get("config")
+        text = read_text(path / CONFIG)
+        own = read_header(weights).metadata.get("config")
         if own is not None and _parse(path, text) != _parse(path, own):
             raise InputError(
                 f"{path}: {CONFIG} is not the config that {WEIGHTS} was saved with: they belong to "
                 f"different models; save again, or load the file {WEIGHTS} alone."
             )
     elif path.is_file():
-        text, weights = read_metadata(path).get("config", ""), path
+        text, weights = read_header(path).metadata.get("config", ""), path
         if not text:
             raise InputError(f"{path}: its header has no config; load the folder it came from.")
     else:
@@ -165,28 +163,8 @@ def _find(
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
-    try:
-        config = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: its config is not valid JSON ({error}).") from None
+    config = parse_json(text, f"{path}: its config")
     if not isinstance(config, dict) or not isinstance(config.get("model"), str):
         raise InputError(f"{path}: its config is no JSON object that names a model.")
+    check_format(config.pop("format", FORMAT), FORMAT, f"{path}: its config")
     return config
-
-
-def _load_weights(model: Forecaster, path: Path) -> None:
-    found = read_tensors(path)
-    wanted = model.state_dict()
-    for name, tensor in wanted.items():
-        if name not in found or found[name].shape != tensor.shape:
-            have = f"shape {tuple(found[name].shape)}" if name in found else "nothing"
-            raise InputError(
-                f"{path}: holds the weights of another model: for {name!r} expected shape "
-                f"{tuple(tensor.shape)}, found {have}."
-            )
-    if extra := sorted(set(found) - set(wanted)):
-        raise InputError(f"{path}: holds the weights of another model: {extra[0]!r} has no place.")
-    for name, tensor in wanted.items():
-        if found[name].is_floating_point() != tensor.is_floating_point():
-            raise InputError(f"{path}: {name!r} is {found[name].dtype}, expected {tensor.dtype}.")
-    model.load_state_dict(found, assign=True)  # with the precision that each was saved in

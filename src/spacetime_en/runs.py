@@ -44,7 +44,7 @@ from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.pretrained import SHELF, shipped
 from spacetime_en.schema import typed
-from spacetime_en.tensor_files import read_metadata, read_tensors
+from spacetime_en.tensor_files import read_header, read_tensors
 from spacetime_en.training import DivergenceError, Progress, State, fit
 
 CONFIG, FACTS = "config.yaml", "run.json"
@@ -192,7 +192,7 @@ class Run:
         if not path.is_file():
             raise InputError(f"{path}: there is no such checkpoint.")
         try:
-            known = json.loads(read_metadata(path)["checkpoint"])
+            known = json.loads(read_header(path).metadata["checkpoint"])
             state = State(Progress(**known["progress"]))
             for key, tensor in read_tensors(path).items():
                 part, _, own = key.partition("/")

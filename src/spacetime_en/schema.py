@@ -142,6 +142,15 @@ def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
         raise InputError(f"{at}: {_in_words(what, path, value, kind)}.") from None
 
 
+def check_format(found: Any, newest: int, where: str) -> None:
+    """Refuse a file that says to be of a format that only a later version knows."""
+    if type(found) is not int or not 1 <= found <= newest:
+        raise InputError(
+            f"{where}: its format is {shortened(found)}, this version of spacetime-en reads "
+            f"{'1' if newest == 1 else f'1 to {newest}'}; was it written by a newer one?"
+        )
+
+
 def arguments(values: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call as the types that its signature has for them.
 

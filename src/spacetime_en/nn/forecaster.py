@@ -75,6 +75,11 @@ class Forecaster(Pretrained, nn.Module):
         signature = inspect.signature(init)
         if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature.parameters.values()):
             raise TypeError(f"{cls.__name__}.__init__: name all arguments, they are its config.")
+        if taken := {"model", "format"} & set(signature.parameters):
+            raise TypeError(
+                f"{cls.__name__}.__init__: {min(taken)} is a word of model files; call the "
+                "argument something else."
+            )
 
         @functools.wraps(init)
         def recording_init(self: Any, *args: Any, **kw: Any) -> None:
