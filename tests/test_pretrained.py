@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 
 from spacetime_en import PRESETS, SET, Forecaster, InputError, LastFrame, Symmetries, build_model
 from spacetime_en.cli import main
+from spacetime_en.data.facts import DataFacts
 from spacetime_en.pretrained import SHELF
 from spacetime_en.runs import Run
 from tests.helpers import SMALL, is_aligned, particles
@@ -47,6 +48,17 @@ def test_the_folder_follows_the_hubs_layout(model, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["model"] == "SET"
     assert config["encodings"] == "W"
+
+
+@pytest.mark.parametrize("name", ["folder", "file.safetensors"])
+def test_what_a_model_was_trained_on_is_kept(model, tiny_task, tmp_path, name):
+    assert SET.from_pretrained(model.save_pretrained(tmp_path / f"new-{name}")).trained_on is None
+    model.trained_on = DataFacts.of(tiny_task)
+    loaded = SET.from_pretrained(model.save_pretrained(tmp_path / name))
+    assert loaded.trained_on == model.trained_on
+    assert Forecaster.from_pretrained("pretrained:charged").trained_on.attributes == {
+        "charge": "node"
+    }
 
 
 def test_precision_is_kept(model, tmp_path):

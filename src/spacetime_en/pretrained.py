@@ -1,7 +1,8 @@
 """Saving and loading models: safetensors weights beside a readable config, and no pickle.
 
 A model is a folder with ``config.json`` and ``model.safetensors``, the layout of huggingface_hub,
-or the ``model.safetensors`` file alone, which carries the config in its header as well.
+or the ``model.safetensors`` file alone, which carries the config in its header as well, and there
+what the model was trained on.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from safetensors.torch import save_file
 from spacetime_en.errors import InputError, no_such, require
 from spacetime_en.files import replace_whole
 from spacetime_en.loading import load
-from spacetime_en.schema import check_format, parse_json, read_text
+from spacetime_en.schema import check_format, parse_json, read_text, typed
 from spacetime_en.tensor_files import read_header
 
 if TYPE_CHECKING:
+    from spacetime_en.data.facts import DataFacts
     from spacetime_en.nn.forecaster import Forecaster
 
 CONFIG = "config.json"
@@ -49,6 +51,8 @@ class Pretrained:
         config = json.dumps(known, indent=2)
         tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
         metadata = {"format": "pt", "config": config}
+        if model.trained_on is not None:
+            metadata["trained_on"] = json.dumps(model.trained_on.to_json())
         if target.suffix == ".safetensors":
             target.parent.mkdir(parents=True, exist_ok=True)
             replace_whole(target, lambda path: save_file(tensors, path, metadata))
@@ -93,6 +97,7 @@ class Pretrained:
                 f"{' or '.join(sorted(known)) if len(known) < 4 else 'one that is imported'}."
             )
         model = load(lambda: cast("Forecaster", known[name](**(config | settings))), weights)
+        model.trained_on = _trained_on(weights)
         return cast("Self", model)
 
     def push_to_hub(
@@ -168,3 +173,11 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         raise InputError(f"{path}: its config is no JSON object that names a model.")
     check_format(config.pop("format", FORMAT), FORMAT, f"{path}: its config")
     return config
+
+
+def _trained_on(path: Path) -> DataFacts | None:
+    """What a model was trained on, if the file says so."""
+    from spacetime_en.data.facts import DataFacts
+
+    text, where = read_header(path).metadata.get("trained_on"), f"{path}: trained_on"
+    return None if text is None else typed(parse_json(text, where), DataFacts, where)

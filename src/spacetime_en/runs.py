@@ -28,16 +28,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from spacetime_en.config import Config
 from spacetime_en.data import Task, Windows
 from spacetime_en.data.facts import DataFacts
+from spacetime_en.data.leaks import hashes
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.files import alone, replace_whole
 from spacetime_en.nn.forecaster import Forecaster
@@ -142,12 +145,10 @@ class Run:
         except InputError as error:
             return [f"whether the model was trained on these windows is not known: {error}"]
 
-        def first_frames(windows: Windows) -> list[bytes]:
-            runs, frames = windows.places()
-            return [x.tobytes() for x in windows.trajectories.x[runs, frames[:, 0]]]
+        def first_frames(windows: Windows) -> NDArray[np.int64]:
+            return hashes(windows, np.arange(len(windows)), slice(0, 1))
 
-        trained = set(first_frames(own))
-        count = sum(frame in trained for frame in first_frames(task.splits[split]))
+        count = int(np.isin(first_frames(task.splits[split]), first_frames(own)).sum())
         total = len(task.splits[split])
         return [f"{count} of these {total} windows were trained on."] if count else []
 

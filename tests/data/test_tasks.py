@@ -259,3 +259,31 @@ def test_zero_targets_are_refused_far_from_the_origin_too():
     x[:, -1] = 0.0
     with pytest.raises(InputError, match="all target positions are zero"):
         Task.from_trajectories(Trajectories.from_arrays(x, x), length=5, stride=1, horizon=1)
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 0])  # kept in memory, and read each time
+def test_copies_of_training_runs_are_refused(monkeypatch, limit):
+    monkeypatch.setattr("spacetime_en.data.windows._IN_MEMORY", limit)
+    x = np.random.default_rng(0).standard_normal((20, 8, 3, 2)).cumsum(1)
+    cut = dict(length=2, stride=1, horizon=1)
+    Task.from_trajectories(Trajectories.from_arrays(x, x), **cut)
+    for copy, split in ((19, "test"), (16, "val")):
+        y = x.copy()
+        y[copy] = x[3]
+        with pytest.raises(InputError, match=f"run {copy}, of {split}, is a copy of one of train"):
+            Task.from_trajectories(Trajectories.from_arrays(y, y), **cut)
+        y[copy] = np.nextafter(x[3], np.inf)  # the last bit makes it another one
+        Task.from_trajectories(Trajectories.from_arrays(y, y), **cut)
+    splits = [Trajectories.from_arrays(part, part) for part in (x[:5], x[5:10], x[4:6])]
+    with pytest.raises(InputError, match=r"run 0, of test, is a copy of one of train"):
+        Task("apart", *(Windows(t, **cut) for t in splits))
+
+
+def test_a_recording_that_repeats_itself_is_refused_and_one_that_rests_is_not():
+    x = np.random.default_rng(0).standard_normal((1, 300, 3, 2)).cumsum(1)
+    cut = dict(length=2, stride=1, horizon=1)
+    loop = np.concatenate([x, x[:, 30:60]], axis=1)
+    with pytest.raises(InputError, match=r"copy of one of train|of the test windows are copies"):
+        Task.from_trajectories(Trajectories.from_arrays(loop, loop), **cut)
+    x[:, [10, 11, 12, 290, 291, 292]] = 0.5
+    Task.from_trajectories(Trajectories.from_arrays(x, x), **cut)

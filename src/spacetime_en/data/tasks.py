@@ -16,6 +16,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from spacetime_en.data import egnn_nbody
+from spacetime_en.data.leaks import REPEATED, copies, overlaps
 from spacetime_en.data.mocap import (
     Motion,
     Protocol,
@@ -32,16 +33,14 @@ from spacetime_en.errors import InputError, no_such
 from spacetime_en.progress import progress_bar
 from spacetime_en.tensors import evenly
 
-REPEATED = 0.1  # share of targets that may repeat an input: recordings hold some frames twice
-
 
 @dataclass(frozen=True)
 class Task:
     """Windows to learn from, to choose by, and to be judged by.
 
     A task refuses to exist with targets from which nothing can be learned (see
-    :func:`check_targets`) or with a trajectory in two splits. All windows are seen from the origin
-    of those to learn from.
+    :func:`check_targets`) or with a trajectory, or a copy of it, in two splits. All windows are
+    seen from the origin of those to learn from.
 
     Args:
         name: of the task.
@@ -61,9 +60,10 @@ class Task:
         for split in ("val", "test"):
             seen = self.splits[split].seen_from(self.train.origin)
             object.__setattr__(self, split, seen)
-        problems = [*_overlaps(self.splits)]
+        problems = [*overlaps(self.splits)]
         for split, windows in self.splits.items():
             problems += [f"{split}: {problem}" for problem in check_targets(windows)]
+        problems = problems or [*copies(self.splits)]
         object.__setattr__(self, "problems", tuple(problems))
         if problems and not self.audit:
             raise InputError(f"task {self.name!r}: {problems[0]}")
@@ -196,23 +196,6 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
                 f"{repeats:.0%} of the targets equal a frame of their input; the target would be "
                 "given away. Is the horizon right?"
             )
-
-
-def _overlaps(splits: dict[str, Windows]) -> Iterable[str]:
-    """Windows of two splits that share a frame of a trajectory."""
-    for a, b in (("train", "val"), ("train", "test"), ("val", "test")):
-        one, two = splits[a], splits[b]
-        if not _same_data(one.trajectories, two.trajectories):
-            continue
-        same_time = one.frames.min() <= two.frames.max() and two.frames.min() <= one.frames.max()
-        if same_time and np.intersect1d(one.runs, two.runs).size:
-            yield f"{a} and {b} share a trajectory, so that the test is known beforehand."
-
-
-def _same_data(a: Trajectories, b: Trajectories) -> bool:
-    """Whether two sets are one, in memory or on disk."""
-    file = getattr(a.x, "filename", None)
-    return a is b or a.x is b.x or (file is not None and file == getattr(b.x, "filename", None))
 
 
 # --- by name ------------------------------------------------------------------------------------

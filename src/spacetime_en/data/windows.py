@@ -142,7 +142,7 @@ class Windows:
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
     ) -> tuple[SpacetimeGraph, Forecast]:
         rows = _rows(index, len(self))
-        if self._bytes > _IN_MEMORY:
+        if not self.is_kept:
             return self._read(rows)
         graph, target = self._kept
         if isinstance(index, slice) and index.step in (None, 1):
@@ -151,7 +151,8 @@ class Windows:
         return graph[picked], target[picked]
 
     @property
-    def _bytes(self) -> int:
+    def is_kept(self) -> bool:
+        """Whether the windows are small enough to be kept in memory once they are read."""
         _, _, N, n = self.trajectories.x.shape
         pairs = sum(
             k == "charge" or len(a.shape) == 3 for k, a in self.trajectories.attributes.items()
@@ -159,7 +160,7 @@ class Windows:
         complete = self.radius is None and self.k is None
         K = N if complete else min(N, self.k or 64)  # (how many are within the radius, who knows)
         edges = N * K * (pairs if complete else pairs + 1)
-        return len(self) * ((self.length + 1) * N * n * 2 + edges) * 8
+        return len(self) * ((self.length + 1) * N * n * 2 + edges) * 8 <= _IN_MEMORY
 
     @cached_property
     def _kept(self) -> tuple[SpacetimeGraph, Forecast]:
@@ -176,6 +177,14 @@ class Windows:
         index = np.arange(len(self)) if index is None else index
         index = index if self.numbers is None else self.numbers[index]
         return self.runs[index // len(self.frames)], self.frames[index % len(self.frames)]
+
+    def last_of_runs(self) -> NDArray[np.int64]:
+        """The number of the last window of each run."""
+        count = len(self.frames)
+        if self.numbers is None:
+            return np.arange(count - 1, len(self), count)
+        _, place = np.unique(self.numbers[::-1] // count, return_index=True)
+        return len(self) - 1 - place
 
     def _read(self, index: NDArray[np.int64]) -> tuple[SpacetimeGraph, Forecast]:
         """Read the windows at `index` from the trajectories."""
