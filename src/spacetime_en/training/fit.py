@@ -68,7 +68,8 @@ def fit(
     Returns: how far the training came.
     """
     settings = replace(settings or TrainingSettings(), **changes)
-    model.trained_on = DataFacts.of(task)
+    # (What only looks like a task, of graphs made by hand, has no such facts.)
+    model.trained_on = DataFacts.of(task) if isinstance(task, Task) else None
     if isinstance(model, ClosedForm):
         return _solve(model, task, settings, keep)
     if state is None and type(model).calibrate is not Forecaster.calibrate:
