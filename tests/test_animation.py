@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 
@@ -92,6 +93,42 @@ def test_a_film_as_mp4(tiny_task, tmp_path):
     assert animate(scene, tmp_path / "a.mp4").stat().st_size > 1000
 
 
+def test_names_are_shown_as_they_are(tiny_task, tmp_path):
+    """Neither formulas nor elements of a page are read in them."""
+    name = "$x_{ </script><script>alert(1)</script><!--<script> [/x] é \x01"
+    scene = make_scene({name: LastFrame()}, tiny_task, window=0, frames=4)
+    scene = dataclasses.replace(scene, title=name)
+    animate(scene, tmp_path / "a.gif")
+    text = animate(scene, tmp_path / "a.html").read_text("utf-8")
+    assert text.count("<script") == text.count("</script>") == 2
+    assert "<!--" not in text.replace("<!--SPACE-->", "")
+    (data,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)
+    assert json.loads(data)["title"] == name
+
+
+def test_a_film_is_whole_or_not_there_and_never_overwrites(tiny_task, tmp_path, monkeypatch):
+    scene = make_scene(MODELS, tiny_task, window=0, frames=4)
+    (tmp_path / "mine.gif").write_text("mine")
+    with pytest.raises(InputError, match=r"mine.gif: exists already"):
+        animate(scene, tmp_path / "mine.gif")
+    assert (tmp_path / "mine.gif").read_text() == "mine"
+    with pytest.raises(KeyboardInterrupt):
+        animate(scene, tmp_path / "a.gif", progress=stop)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    ffmpeg = programs / "ffmpeg"
+    ffmpeg.write_text("#!/bin/sh\necho a.mp4: No space left on device >&2\nexit 1\n")
+    ffmpeg.chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    with pytest.raises(InputError, match=r"a.mp4: ffmpeg could not .* No space left on device"):
+        animate(scene, tmp_path / "a.mp4")
+    assert sorted(os.listdir(tmp_path)) == ["mine.gif", "programs"]
+
+
+def stop(done):
+    raise KeyboardInterrupt
+
+
 def test_flat_data_are_drawn_in_a_plane(tmp_path):
     x = np.random.default_rng(0).standard_normal((1, 60, 4, 2)).cumsum(1)
     task = Task.from_trajectories(Trajectories.from_arrays(x), length=3, stride=1, horizon=1)
@@ -131,7 +168,7 @@ def test_windows_are_counted_from_zero(tiny_task):
 
 
 def test_frames_are_at_most_as_many_as_asked_beside_the_observed_ones(tiny_task):
-    with pytest.raises(InputError, match="frames: expected a positive whole number, found 0"):
+    with pytest.raises(InputError, match="frames: expected 1 to 100,000, found 0"):
         make_scene(MODELS, tiny_task, 0, 0)
     x = np.random.default_rng(0).standard_normal((6, 60, 3, 3)).cumsum(1)
     sizes = {"length": 3, "stride": 1, "horizon": 50, "counts": (2, 2, 2)}

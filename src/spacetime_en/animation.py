@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.animation import FFMpegWriter, PillowWriter
+from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from numpy.typing import NDArray
 
 from spacetime_en.data.simulation import simulate
@@ -19,12 +21,13 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows, states_at
 from spacetime_en.errors import InputError
 from spacetime_en.evaluation import forecast_in_double
-from spacetime_en.files import replace_whole
+from spacetime_en.files import new_whole
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure
+from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure, plain
 from spacetime_en.report.scene import Positions, Scene, asset, page
 
 ENDINGS = (".gif", ".mp4", ".html")
+MOST_FRAMES = 100_000
 SLIDING = 20  # windows of one run, one after the other: enough for a film of their targets
 
 
@@ -43,8 +46,8 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames
         frames: at most so many, beside the observed ones.
     """
     windows = task.test
-    if frames < 1:
-        raise InputError(f"frames: expected a positive whole number, found {frames}.")
+    if not 0 < frames <= MOST_FRAMES:
+        raise InputError(f"frames: expected 1 to {MOST_FRAMES:,}, found {frames}.")
     if windows.trajectories.x.shape[-1] > 3:
         raise InputError("animate: shows up to three dimensions of space.")
     if not 0 <= window < len(windows):
@@ -195,7 +198,7 @@ def animate(
 
     Args:
         scene: what to show.
-        out: the file.
+        out: the file, which must not exist yet.
         fps: frames a second, of films.
         progress: called with the number of frames drawn since the last call.
     Returns: `out`.
@@ -207,40 +210,40 @@ def animate(
         raise InputError(f"fps: expected 1 to 100 frames a second, found {fps}.")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError(f"{out}: MP4 needs the program ffmpeg; install it, or write a .gif.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if kind == ".html":
-        script = 'theme(); $("title").textContent = DATA.title; view(DATA.scenes);\n'
-        data = {"title": scene.title, "scenes": [scene.to_json()]}
-        text = page(asset("animation.html"), "", script, data)
-        replace_whole(out, lambda path: path.write_text(text, "utf-8"))
-        return out
-    writer = PillowWriter(fps) if kind == ".gif" else FFMpegWriter(fps)
-
-    def film(path: Path) -> None:
-        # (Writers go by the ending of the name.)
-        temporary = path.with_name(f"{path.name}{kind}")
-        figure = new_figure(6, 6)
-        axes: Any = figure.add_subplot(projection="3d")
-        try:
-            with writer.saving(figure, str(temporary), dpi=80):
-                for place in range(len(scene.steps)):
-                    _draw(axes, scene, place)
-                    writer.grab_frame()
-                    if progress is not None:
-                        progress(1)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    replace_whole(out, film)
+    with new_whole(out) as part:
+        if kind == ".html":
+            script = 'theme(); $("title").textContent = DATA.title; view(DATA.scenes);\n'
+            data = {"title": scene.title, "scenes": [scene.to_json()]}
+            part.write_text(page(asset("animation.html"), "", script, data), "utf-8")
+        else:
+            writer = PillowWriter(fps) if kind == ".gif" else FFMpegWriter(fps)
+            try:
+                _film(writer, scene, part, progress)
+            except subprocess.CalledProcessError as error:
+                said = str(error.stderr or "").strip().splitlines() or ["it does not say why"]
+                raise InputError(f"{out}: ffmpeg could not write it ({said[-1]}).") from None
     return out
+
+
+def _film(
+    writer: AbstractMovieWriter, scene: Scene, path: Path, progress: Callable[[int], None] | None
+) -> None:
+    figure = new_figure(6, 6)
+    axes: Any = figure.add_subplot(projection="3d")
+    with warnings.catch_warnings(), writer.saving(figure, str(path), dpi=80):
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box is drawn
+        for place in range(len(scene.steps)):
+            _draw(axes, scene, place)
+            writer.grab_frame()
+            if progress is not None:
+                progress(1)
 
 
 def _draw(axes: Any, scene: Scene, place: int) -> None:
     """One frame of a film."""
     axes.clear()
     step, now = int(scene.steps[place]), scene.x[place]
-    axes.set_title(scene.title, fontsize=9)
+    axes.set_title(plain(scene.title), fontsize=9)
     axes.plot([], [], color="black", label="truth")
     if scene.bones:
         _bones(axes, now, scene, "black", "-")
@@ -254,7 +257,7 @@ def _draw(axes: Any, scene: Scene, place: int) -> None:
     for shape, name in enumerate(scene.forecasts):
         colour, marker = COLOURS[shape % len(COLOURS)], MARKERS[shape % len(MARKERS)]
         style = {"color": colour, "marker": marker, "linestyle": "--", "markersize": 4}
-        axes.plot([], [], label=name, **style)
+        axes.plot([], [], label=plain(name), **style)
         forecast = scene.forecast_at(name, step)
         if forecast is None:
             continue

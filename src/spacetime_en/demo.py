@@ -1,19 +1,19 @@
 """The demonstration behind ``spacetime demo``: train three models, compare them, draw."""
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from spacetime_en import geometry
 from spacetime_en.config import Config
 from spacetime_en.evaluation import Evaluation, evaluate
+from spacetime_en.files import refuse_existing
 from spacetime_en.report.plots import plot_equivariance, plot_forecasts
-from spacetime_en.runs import train
+from spacetime_en.runs import FACTS, train
+from spacetime_en.terminal import Terminal
 from spacetime_en.training.settings import TrainingSettings
 
 # Small enough for one core and a minute; every model sees the same data in the same order.
@@ -28,6 +28,7 @@ TRAINING = TrainingSettings(
 )
 
 
+PICTURES = ("forecasts.png", "equivariance.png")
 HEAD = ("model", "parameters", "position", "median", "p90", "velocity", "turned", "s")
 
 
@@ -40,16 +41,18 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
         steps: of every training.
     Returns: for each model the report of its evaluation.
     """
-    console = Console()
+    terminal = Terminal()
+    if not (out / next(iter(MODELS)) / FACTS).exists():  # what is there is not of a demo
+        for name in PICTURES:
+            refuse_existing(out / name)
     # Models as small as these gain little from more threads, and lose all on a busy machine.
     torch.set_num_threads(1)
-    console.print(
+    terminal.print(
         "Five charged particles: ten frames in, where they are 1,000 steps later out.\n"
         f"Simulating 2,600 trajectories, then training each model for {steps} steps with one\n"
         "and the same learning rate: about a minute in all, on one core."
     )
-    table = Table(*HEAD, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="MSE on 300 test windows")
-    table.columns[0].no_wrap = True
+    table: list[list[str]] = []
     reports, trained, found = {}, {}, {}
     training = dataclasses.replace(TRAINING, seed=seed, steps=steps)
     for preset, settings in MODELS.items():
@@ -61,29 +64,30 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
         report = reports[preset] = found[preset].report
         turned = f"{report['equivariance_error']['rotation']:.0e}"
         seconds = f"{run.load('last').progress.time:.0f}"
-        table.add_row(preset, f"{report['parameters']:,}", *_cells(report), turned, seconds)
-    for name in ("straight_line", "last_frame"):
-        table.add_row(name.replace("_", " "), "0", *_cells(reports["set"][name]), "", "")
-    console.print(table)
+        table.append([preset, f"{report['parameters']:,}", *_cells(report), turned, seconds])
+    table += [
+        [name.replace("_", " "), "0", *_cells(reports["set"][name]), "", ""]
+        for name in ("straight_line", "last_frame")
+    ]
+    terminal.table(HEAD, table, "MSE on 300 test windows")
 
     graph, target = task.test[_typical(found["set"])]
     forecasts = {}
     with torch.no_grad():
         for preset, model in trained.items():
             forecasts[preset] = model(graph)
-    pictures = [plot_forecasts(graph, target, forecasts, out / "forecasts.png")]
+    several, turned_one = (out / name for name in PICTURES)
+    plot_forecasts(graph, target, forecasts, several)
     q = geometry.random_rotation(3, torch.Generator().manual_seed(seed))
-    pictures.append(plot_equivariance(trained["set"], graph, q, out / "equivariance.png"))
-    console.print(f"Pictures: {', '.join(map(str, pictures))}")
-    console.print(
+    plot_equivariance(trained["set"], graph, q, turned_one)
+    terminal.say(f"Pictures: {several}, {turned_one}")
+    terminal.say(
         "Next (`make` puts the commands into .venv/bin, docs/training.md has the rest):\n"
-        f"  spacetime evaluate {out / 'set'}\n"
-        f"  tensorboard --logdir {out}\n"
+        f"  spacetime evaluate {shlex.quote(str(out / 'set'))}\n"
+        f"  tensorboard --logdir {shlex.quote(str(out))}\n"
         "  spacetime train set --task charged --out runs/set     # the paper's task and settings\n"
         "  spacetime data import FILE --out data/mine            # your own data\n"
-        "  spacetime train set --data data/mine --out runs/mine",
-        highlight=False,
-        soft_wrap=True,
+        "  spacetime train set --data data/mine --out runs/mine"
     )
     return reports
 

@@ -21,7 +21,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from spacetime_en.errors import InputError, no_such, require
-from spacetime_en.files import replace_whole
+from spacetime_en.files import new_whole, refuse_existing
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.progress import silenced
@@ -78,8 +78,7 @@ def export(
     path = Path(path)
     if format not in get_args(Format):
         raise no_such("format", format, get_args(Format))
-    if path.exists():
-        raise InputError(f"{path}: exists already; choose another name or delete it.")
+    refuse_existing(path)
     if format == "onnx":
         require("onnx", "onnx")
         require("onnxscript", "onnx")
@@ -97,8 +96,8 @@ def export(
         }
         write = _onnx if format == "onnx" else _torch_export
         content = write(program, inputs, shapes, _record(model, example, inputs, shapes))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_whole(path, lambda temporary: temporary.write_bytes(content))
+    with new_whole(path) as part:
+        part.write_bytes(content)
     return path
 
 

@@ -4,14 +4,14 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TextColumn,
     TimeRemainingColumn,
 )
+
+from spacetime_en.terminal import Terminal, text_column
 
 
 @contextmanager
@@ -20,8 +20,8 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     Yields: a function to call with the number of things finished since the last call.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
+    columns = (text_column("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Terminal(stderr=True)
     with Progress(
         *columns,
         TimeRemainingColumn(),

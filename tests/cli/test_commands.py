@@ -6,6 +6,7 @@ import pytest
 
 from spacetime_en import PRESETS
 from spacetime_en.cli import main
+from spacetime_en.data import Trajectories
 
 
 def run(monkeypatch, capsys, *arguments):
@@ -51,9 +52,14 @@ def test_simulate_in_shards_then_info(monkeypatch, capsys, tmp_path):
     assert info["drift"]["momentum"]["median"] < 1e-3
     assert picture.read_bytes().startswith(b"\x89PNG")
     monkeypatch.setenv("COLUMNS", "80")
-    text = run(monkeypatch, capsys, "data", "info", out, "--picture", str(picture))
+    monkeypatch.chdir(tmp_path)
+    text = run(monkeypatch, capsys, "data", "info", out)
     assert "last frame, position MSE" in text
-    assert max(map(len, text.splitlines())) <= max(80, len(f"picture: {picture}"), len(out))
+    assert max(map(len, text.splitlines())) <= max(80, len(out))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.png", "set"]
+    monkeypatch.setattr(sys, "argv", ["spacetime", "data", "info", out, "--picture", str(picture)])
+    with pytest.raises(SystemExit, match=r"p.png: exists already"):
+        main()
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
@@ -66,6 +72,20 @@ def test_data_of_any_dimension_are_drawn(monkeypatch, capsys, tmp_path, n):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_pictures_show_names_as_they_are_in_formats_that_are_known(monkeypatch, capsys, tmp_path):
+    x = np.random.default_rng(0).standard_normal((1, 50, 3, 2)).cumsum(1)
+    out = tmp_path / "$x_{ [/x] \u4e2d"
+    Trajectories.from_arrays(x).save(out)
+    run(monkeypatch, capsys, "data", "info", str(out), "--picture", str(tmp_path / "$p$.svg"))
+    assert (tmp_path / "$p$.svg").read_bytes().startswith(b"<?xml")
+    for name in ("p", "p.txt"):
+        monkeypatch.setattr(
+            sys, "argv", ["spacetime", "data", "info", str(out), "--picture", str(tmp_path / name)]
+        )
+        with pytest.raises(SystemExit, match=r"expected a name that ends in .*\.png"):
+            main()
+
+
 def test_import_says_what_was_understood(monkeypatch, capsys, tmp_path):
     x = np.random.default_rng(0).standard_normal((1, 50, 3, 2)).cumsum(1)
     np.savez(tmp_path / "a.npz", x=x, mass=np.ones(3))
@@ -73,8 +93,7 @@ def test_import_says_what_was_understood(monkeypatch, capsys, tmp_path):
     text = run(monkeypatch, capsys, "data", "import", str(tmp_path / "a.npz"), "--out", str(out))
     assert "1 run(s) of 50 frames, 3 nodes in 2 dimensions" in text
     assert "attributes: mass" in text
-    picture = str(tmp_path / "p.png")
-    text = run(monkeypatch, capsys, "data", "info", str(out), "--json", "--picture", picture)
+    text = run(monkeypatch, capsys, "data", "info", str(out), "--json")
     assert json.loads(text)["features"] == 2
 
 

@@ -305,3 +305,24 @@ def test_torch_keeps_its_number_of_threads():
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"nodes": 10**9}, r"nodes: 1,000,000,000 nodes and 11 frames need .* EB of memory"),
+        ({"num": 10**15}, r"num: 1,000,000,000,000,000 trajectories .* need .* EB of memory"),
+        ({"num": 10**15, "out": "set"}, r"num: .* take .* EB, and .*set has room for"),
+        ({"num": 10**30}, "num: expected a whole number"),
+        ({"steps": 10**18}, "steps: expected 0 to 9,007,199,254,740,992"),
+        ({"steps": 10**13}, "steps: every 100th of .* say which, with save"),
+        ({"save": (0, 10**30)}, "save: expected steps from 0 to"),
+        ({"save": (-1, 5)}, "save: expected"),
+    ],
+)
+def test_what_no_machine_holds_is_refused_before_anything_is_made(tmp_path, options, sentence):
+    if "out" in options:
+        options = options | {"out": tmp_path / "set"}
+    with pytest.raises(InputError, match=sentence):
+        simulate("charged", **({"num": 8} | options))
+    assert not list(tmp_path.iterdir())

@@ -157,7 +157,8 @@ def test_a_process_that_dies_is_named(made, tmp_path):
         (["--scale", "huge"], "quick"),
         (["--targets", "none"], "zero"),
         (["n20", "--targets", "zero"], "baselines, noisy"),
-        (["--workers", "0"], "workers: expected a positive"),
+        (["--workers", "0"], "workers: expected 1 to"),
+        (["--workers", "1000000"], "the number of cores here, found 1000000"),
     ],
 )
 def test_bad_choices_name_the_good_ones(monkeypatch, capsys, tmp_path, arguments, sentence):

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import tyro
-from rich.console import Console
 from tyro.conf import Positional
 
 from spacetime_en.errors import InputError, no_such
+from spacetime_en.files import refuse_existing
 from spacetime_en.progress import progress_bar
 from spacetime_en.report.plots import plot_trajectories
+from spacetime_en.terminal import Terminal
 
 if TYPE_CHECKING:
     from spacetime_en.data import Task
@@ -36,7 +37,7 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
     if json:
         print(json_module.dumps(rows, indent=2))
     else:
-        show(rows, Console())
+        show(rows, Terminal())
 
 
 def simulate(
@@ -99,19 +100,21 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
 
     Args:
         name: of a task, or the folder of a data set.
-        picture: where to save a picture of a few trajectories; by default NAME.png here.
+        picture: file for a picture of a few trajectories, such as some.png.
         json: print one object instead of tables.
     """
     from spacetime_en.report.data import describe, show
 
+    if picture is not None:
+        refuse_existing(picture)
     task = _task(name)
     description = describe(task)
-    picture = Path(f"{Path(name).name}.png") if picture is None else picture
-    description["picture"] = str(plot_trajectories(task, picture))
+    if picture is not None:
+        description["picture"] = str(plot_trajectories(task, picture))
     if json:
         print(json_module.dumps(description, indent=2))
     else:
-        show(description, Console())
+        show(description, Terminal())
 
 
 def _task(name: str) -> "Task":
@@ -151,7 +154,7 @@ def data_import(
     length = found.meta.get("length_unit") or "own units"
     shortest = frames if found.lengths is None else found.lengths.min()
     long = f"{frames}" if shortest == frames else f"{shortest} to {frames}"
-    Console().print(
+    Terminal().say(
         f"{out}:\n{runs} run(s) of {long} frames, {nodes} nodes in {dims} dimensions,\n"
         f"{step:g} {unit} between frames, lengths in {length},"
         f"\nvelocities {'from the file' if found.measured_velocities else 'from differences'}, "

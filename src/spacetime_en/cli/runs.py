@@ -14,15 +14,16 @@ from typing import Any, ClassVar, Literal
 
 import torch
 import tyro
-from rich.console import Console
 from tyro.conf import Positional
 
 from spacetime_en.cli.chosen import Chosen, task_field
 from spacetime_en.config import open_task, settings_of, source_of, without_source
 from spacetime_en.errors import InputError
+from spacetime_en.files import refuse_existing
 from spacetime_en.pretrained import shipped
 from spacetime_en.progress import progress_bar
 from spacetime_en.runs import Run
+from spacetime_en.terminal import Terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +71,13 @@ class Evaluate:
         if self.json:
             print(json.dumps(found.report, indent=2))
         else:
-            show(found.report, Console())
+            show(found.report, Terminal())
         folder = run.outputs / "evaluation"
         try:
             name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
             report, table = write(found, folder, name)
-        except OSError as error:
-            print(f"warning: not written to {folder} ({error.strerror}).", file=sys.stderr)
+        except (OSError, InputError) as error:
+            print(f"warning: the report was not written ({error}).", file=sys.stderr)
         else:
             written = sys.stderr if self.json else sys.stdout
             print(f"written: {report}\nerrors of every window: {table}", file=written)
@@ -158,8 +159,9 @@ class Export:
 
         run = Run.open(self.run)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
-        example, _ = run.load_task().train[:2]
         out = self.out or run.outputs / f"model.{ending}"
+        refuse_existing(out)
+        example, _ = run.load_task().train[:2]
         print(export(run.model(), example, out, self.format))
 
 
@@ -184,6 +186,7 @@ class Animate:
     def __call__(self) -> None:
         from spacetime_en.animation import animate, make_scene
 
+        refuse_existing(self.out)
         runs = {str(folder): Run.open(folder) for folder in self.runs}
         if not runs:
             raise InputError("runs: which? Name one or more folders of runs.")

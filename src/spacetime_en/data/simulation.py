@@ -21,9 +21,12 @@ from spacetime_en.data.streams import Streams
 from spacetime_en.data.systems import Attributes, System, find_system
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.errors import InputError, no_such
+from spacetime_en.machine import free_memory, free_room, in_words
 from spacetime_en.metrics import summary
 
 PAPER_STEPS = (*range(0, 100, 10), 10_090)  # ten frames, ten steps apart, and the target
+MOST_STEPS = 1 << 53  # beyond, times are not told apart any more
+MOST_FRAMES = 1 << 24
 _CHUNK_BYTES = 1 << 27
 
 Progress = Callable[[int], None]
@@ -86,6 +89,7 @@ def simulate(
             f"shard: expected i/n with 0 <= i < n <= num, found {shard[0]}/{shard[1]}."
         )
     run = _Run(found, num, nodes, dims, frames, seed, scheme)
+    run.check_size(shard or (0, 1), None if out is None else Path(out))
     if out is None:
         if engine == "ray":
             raise InputError("out: the ray engine writes shards; give a folder that all see.")
@@ -113,10 +117,18 @@ def simulate(
 
 
 def _frames(steps: int | None, save: Sequence[int] | None) -> NDArray[np.int64]:
+    if steps is not None and not 0 <= steps <= MOST_STEPS:
+        raise InputError(f"steps: expected 0 to {MOST_STEPS:,}, found {steps:,}.")
+    if save is None and steps is not None and steps // 100 > MOST_FRAMES:
+        raise InputError(
+            f"steps: every 100th of {steps:,} steps is too many to keep; say which, with save."
+        )
     if save is None:
         save = PAPER_STEPS if steps is None else sorted({*range(0, steps, 100), steps})
     if any(step != int(step) for step in save):
         raise InputError("save: expected whole numbers of steps.")
+    if any(not 0 <= step <= MOST_STEPS for step in save):
+        raise InputError(f"save: expected steps from 0 to {MOST_STEPS:,}.")
     frames = np.array(list(save), dtype=np.int64)
     if len(frames) == 0 or frames[0] < 0 or (np.diff(frames) <= 0).any():
         raise InputError("save: expected increasing numbers of steps, from 0 on.")
@@ -143,6 +155,28 @@ class _Run:
         # States kept, and couplings in several copies.
         bytes_each = 32 * len(frames) * nodes * 3 + 40 * nodes * nodes
         self.chunk = max(W, _CHUNK_BYTES // bytes_each // W * W)
+
+    def check_size(self, part: tuple[int, int], out: Path | None) -> None:
+        """Refuse what this machine cannot hold, before it has gone down trying."""
+        T, N = len(self.frames), self.nodes
+        what = f"{N:,} nodes and {T:,} frames"
+        least = W * (48 * T * N + 4 * N * N)  # states kept, and couplings, of the runs at a time
+        if least > free_memory():
+            raise InputError(
+                f"nodes: {what} need {in_words(least)} of memory, and there are "
+                f"{in_words(free_memory())}."
+            )
+        wanted = len(self.span(*part)) * 16 * T * N * self.dims  # positions and velocities
+        if out is None and wanted > free_memory():
+            raise InputError(
+                f"num: {self.num:,} trajectories of {what} need {in_words(wanted)} of memory, and "
+                f"there are {in_words(free_memory())}; write them to a folder (out)."
+            )
+        if out is not None and wanted > free_room(out) and not find_shards(out):
+            raise InputError(
+                f"num: {self.num:,} trajectories of {what} take {in_words(wanted)}, and {out} has "
+                f"room for {in_words(free_room(out))}."
+            )
 
     @property
     def meta(self) -> dict[str, Any]:

@@ -3,15 +3,13 @@
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from spacetime_en.data.drift import drift_between
 from spacetime_en.data.systems import SYSTEMS
 from spacetime_en.data.tasks import Task
 from spacetime_en.evaluation import BASELINES, Errors
 from spacetime_en.metrics import errors, summary
+from spacetime_en.terminal import Terminal
 
 
 def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
@@ -57,39 +55,39 @@ def _drift(task: Task) -> Any:
     return {name: summary(torch.from_numpy(change)) for name, change in changes.items()}
 
 
-def show(description: dict[str, Any], console: Console) -> None:
+def show(description: dict[str, Any], terminal: Terminal) -> None:
     """Print a description as tables that fit a terminal."""
-    console.print(f"[bold]{description['task']}[/bold]")
+    terminal.say(description["task"], "bold")
     splits = ", ".join(f"{name} {count:,}" for name, count in description["splits"].items())
-    console.print(f"windows: {splits}")
-    console.print(
+    terminal.print(f"windows: {splits}")
+    terminal.print(
         f"each: {description['frames']} frames of {description['nodes']} nodes in "
         f"{description['dims']} dimensions, {description['features']} node feature(s), "
         f"{description['edge_features']} edge attribute(s)"
     )
     between = description["time_between_frames"]
-    console.print(
+    terminal.print(
         f"time: {'one frame' if between is None else f'{between:g} between frames'}, target "
         f"{description['horizon']:g} after the last"
     )
-    console.print(
+    terminal.print(
         f"largest: |x| {description['largest_position']:.3g}, speed "
         f"{description['largest_speed']:.3g}, target |x| "
         f"{description['largest_target_position']:.3g}"
     )
-    table = Table("to beat (test windows)", "mean", "median", "p90", box=SIMPLE_HEAD)
+    numbers = ("mean", "median", "p90")
+    table = []
     for key in BASELINES:
         for what in ("position_mse", "velocity_mse"):
             row = description[key][what]
             name = f"{key.replace('_', ' ')}, {what.replace('_mse', '')} MSE"
-            table.add_row(name, *(f"{row[k]:.4g}" for k in ("mean", "median", "p90")))
-    console.print(table)
+            table.append([name, *(f"{row[k]:.4g}" for k in numbers)])
+    terminal.table(("to beat (test windows)", *numbers), table)
     if description["drift"]:
-        table = Table("relative drift over the run", "mean", "median", "p90", box=SIMPLE_HEAD)
-        for name, row in description["drift"].items():
-            table.add_row(
-                name.replace("_", " "), *(f"{row[k]:.1e}" for k in ("mean", "median", "p90"))
-            )
-        console.print(table)
+        table = [
+            [name.replace("_", " "), *(f"{row[k]:.1e}" for k in numbers)]
+            for name, row in description["drift"].items()
+        ]
+        terminal.table(("relative drift over the run", *numbers), table)
     if "picture" in description:
-        console.print(f"picture: {description['picture']}")
+        terminal.say(f"picture: {description['picture']}")

@@ -5,50 +5,45 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 from spacetime_en.evaluation import BASELINES, Evaluation
-from spacetime_en.files import replace_whole
+from spacetime_en.files import make_folder, replace_whole
+from spacetime_en.terminal import Terminal
 
 COLUMNS = ("mean", "median", "p90")
 
 
-def show(report: dict[str, Any], console: Console) -> None:
+def show(report: dict[str, Any], terminal: Terminal) -> None:
     """Print the report of an evaluation."""
-    console.print(f"[bold]{report['task']}[/bold], {report['windows']:,} {report['split']} windows")
+    terminal.say(f"{report['task']}, {report['windows']:,} {report['split']} windows", "bold")
     for warning in report.get("warnings", []):
-        console.print(f"warning: {warning}")
+        terminal.say(f"warning: {warning}")
     head = ("", "position\nMSE", "median", "p90", "velocity\nMSE", "median", "p90")
-    table = Table(*head, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in table.columns:
-        column.no_wrap = True  # half a number is worse than none
     rows = {report.get("preset", report["model"]): report} | {
         name: report[name] for name in BASELINES
     }
+    table = []
     for name, row in rows.items():
         cells = [row[what][c] for what in ("position_mse", "velocity_mse") for c in COLUMNS]
-        table.add_row(
-            name.replace("_", " "),
-            *(f"{cell:.4g}" if 1e-3 <= cell < 1e4 else f"{cell:.2e}" for cell in cells),
-        )
-    console.print("", table, "", sep="\n")
+        words = (f"{cell:.4g}" if 1e-3 <= cell < 1e4 else f"{cell:.2e}" for cell in cells)
+        table.append([name.replace("_", " "), *words])
+    terminal.table(head, table)
     found = ", ".join(f"{k} {v:.1e}" for k, v in report["equivariance_error"].items())
-    console.print(f"equivariance error: {found}")
+    terminal.print(f"equivariance error: {found}")
     if report["calibration"]:
         groups = report["calibration"]
-        table = Table("a coordinate's error", "said", "found", box=SIMPLE_HEAD)
-        for i, row in enumerate(groups):
-            name = {0: "the surest nodes", len(groups) - 1: "the least sure"}.get(i, "")
-            table.add_row(name, f"{row['said']:.3g}", f"{row['found']:.3g}")
-        console.print(table)
+        names = {0: "the surest nodes", len(groups) - 1: "the least sure"}
+        table = [
+            [names.get(i, ""), f"{row['said']:.3g}", f"{row['found']:.3g}"]
+            for i, row in enumerate(groups)
+        ]
+        terminal.table(("a coordinate's error", "said", "found"), table)
     if report["drift"]:
-        table = Table("median relative change", "forecast", "truth", box=SIMPLE_HEAD)
-        for key, row in report["drift"]["forecast"].items():
-            truth = report["drift"]["truth"][key]
-            table.add_row(key.replace("_", " "), f"{row['median']:.2g}", f"{truth['median']:.2g}")
-        console.print(table)
+        truth = report["drift"]["truth"]
+        table = [
+            [key.replace("_", " "), f"{row['median']:.2g}", f"{truth[key]['median']:.2g}"]
+            for key, row in report["drift"]["forecast"].items()
+        ]
+        terminal.table(("median relative change", "forecast", "truth"), table)
 
 
 def write(evaluation: Evaluation, folder: Path, name: str) -> tuple[Path, Path]:
@@ -56,7 +51,7 @@ def write(evaluation: Evaluation, folder: Path, name: str) -> tuple[Path, Path]:
 
     Returns: the two paths.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     report, table = folder / f"{name}.json", folder / f"{name}.csv"
     text = json.dumps(evaluation.report, indent=2) + "\n"
     replace_whole(report, lambda path: path.write_text(text))

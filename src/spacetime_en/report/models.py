@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from spacetime_en.nn.presets import PRESETS, build_model
+from spacetime_en.terminal import Terminal
 
 
 def describe(nodes: Sequence[int]) -> list[dict[str, Any]]:
@@ -30,15 +28,12 @@ def describe(nodes: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
-def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
+def show(rows: Sequence[dict[str, Any]], terminal: Terminal) -> None:
     """Print the rows as a table, a line for each preset."""
     nodes = list(dict.fromkeys(row["nodes"] for row in rows))
-    head = ("preset", *(f"N = {n}" for n in nodes), "transl.", "rot.", "perm.")
-    table = Table(*head, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in table.columns[1 : 1 + len(nodes)]:
-        column.justify = "right"
+    table = []
     for preset in PRESETS:
         own = [row for row in rows if row["preset"] == preset]
         symmetries = ("yes" if holds else "no" for holds in own[0]["symmetries"].values())
-        table.add_row(preset, *(f"{row['parameters']:,}" for row in own), *symmetries)
-    console.print(table)
+        table.append([preset, *(f"{row['parameters']:,}" for row in own), *symmetries])
+    terminal.table(("preset", *(f"N = {n}" for n in nodes), "transl.", "rot.", "perm."), table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from spacetime_en.errors import InputError, printable
+from spacetime_en.files import make_folder, replace_whole
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.tensors import evenly
 from spacetime_en.testing import Model
@@ -31,6 +34,26 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def plain(name: str) -> str:
+    """A name as matplotlib shows it: a ``$`` in it begins no formula."""
+    return printable(name).replace("$", r"\$")
+
+
+def save_picture(figure: Figure, path: Path, dpi: int) -> Path:
+    """Write a figure in the format that the name ends in; its folder is made.
+
+    Returns: `path`.
+    """
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix.lower().removeprefix(".") not in known:
+        raise InputError(f"{path}: expected a name that ends in .{', .'.join(sorted(known))}.")
+    make_folder(path.parent)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box is drawn
+        replace_whole(path, lambda part: figure.savefig(part, dpi=dpi))
+    return path
+
+
 def plot_trajectories(task: Task, path: Path) -> Path:
     """Draw six test windows: observed frames as lines, targets as stars, joined by dots.
 
@@ -42,15 +65,15 @@ def plot_trajectories(task: Task, path: Path) -> Path:
     spread = evenly(len(task.test), 6)
     graph, target = task.test[spread.tolist()]
     figure = new_figure(9.5, 6.2)
-    figure.suptitle(f"{task.label}: observed frames (lines) and targets (stars)", fontsize=11)
+    figure.suptitle(
+        f"{plain(task.label)}: observed frames (lines) and targets (stars)", fontsize=11
+    )
     for place in range(len(graph)):
         past, goal = _drawn(graph.x[place]), _drawn(target.x[place])
         axes = _panel(figure, (2, 3, place + 1), past, goal)
         axes.set_title(f"test window {int(spread[place])}", fontsize=9)
         cube(axes, torch.cat([past.flatten(0, 1), goal]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    return path
+    return save_picture(figure, path, dpi=110)
 
 
 def plot_forecasts(
@@ -80,13 +103,11 @@ def plot_forecasts(
                     edgecolors=colour,
                     marker=marker,
                     s=55 if marker == "o" else 22,
-                    label=name if node == 0 else None,
+                    label=plain(name) if node == 0 else None,
                 )
         cube(axes, torch.cat([past.flatten(0, 1), goal, *ends.values()]))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    return path
+    return save_picture(figure, path, dpi=120)
 
 
 def _drawn(x: Tensor) -> Tensor:
@@ -131,9 +152,7 @@ def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path
         axes: Any = figure.add_subplot(1, 2, place, projection="3d")
         axes.set_title(title, fontsize=10)
         _draw(axes, window, dots, None if to_turn is None else to_turn.rotate(q))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    return path
+    return save_picture(figure, path, dpi=120)
 
 
 def _draw(axes: Any, graph: SpacetimeGraph, dots: Forecast, rings: Forecast | None) -> None:

@@ -87,8 +87,8 @@ def page(template: str, style: str, script: str, data: Mapping[str, Any]) -> str
         style, script: of this page, beside those of all pages.
         data: for the script.
     """
-    # In a script element "</" could end it: "<\\/" is the same text to JSON.
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("</", "<\\/")
+    # In a script element "</" could end it and "<!--" hide its end: to JSON this is the same text.
+    text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return (
         template.replace("<!--SPACE-->", asset("space.html"))
         .replace("/*STYLE*/", asset("page.css") + style)

@@ -15,14 +15,15 @@ from types import FrameType
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.files import alone
+from spacetime_en.machine import cores
 from spacetime_en.reproduce.experiment import carry_out, checked_result
 from spacetime_en.reproduce.plan import Experiment, Scale
 from spacetime_en.signals import STOP_SIGNALS, stop_signals
+from spacetime_en.terminal import Terminal, text_column
 
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
 
@@ -39,14 +40,17 @@ def carry_out_all(
         workers: processes, one core (or GPU) each; None: as many as there are.
     Returns: a sentence for every experiment that failed.
     """
-    if workers is not None and workers < 1:
-        raise InputError(f"workers: expected a positive whole number, found {workers}.")
+    most = os.cpu_count() or 1
+    if workers is not None and not 0 < workers <= most:
+        raise InputError(
+            f"workers: expected 1 to {most}, the number of cores here, found {workers}."
+        )
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; choose another folder for the results.")
     todo = [e for e in experiments if checked_result(folder, e, scale) is None]
     if not todo:
         return []
-    count = min(len(todo), _cores() if workers is None else workers)
+    count = min(len(todo), _devices() if workers is None else workers)
     with (
         alone(folder),  # two commands in one folder would train the same runs at once
         _Display(len(experiments), len(experiments) - len(todo)) as display,
@@ -67,10 +71,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _cores() -> int:
-    if torch.cuda.is_available():
-        return torch.cuda.device_count()
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _devices() -> int:
+    return torch.cuda.device_count() if torch.cuda.is_available() else cores()
 
 
 def _supervise(
@@ -208,12 +210,12 @@ class _Display:
     """A bar for all, and a line for every worker; without a terminal a line for every result."""
 
     def __init__(self, total: int, done: int) -> None:
-        self.console = Console(stderr=True)
+        self.console = Terminal(stderr=True)
         self.total, self.finished = total, done
         self.bars = Progress(
-            TextColumn("{task.description}"),
+            text_column("{task.description}"),
             BarColumn(20),
-            TextColumn("{task.fields[word]}"),
+            text_column("{task.fields[word]}"),
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
@@ -245,7 +247,7 @@ class _Display:
         self.shares[worker.number] = 0.0
         self._all()
         text = f"{self.finished} of {self.total}  {experiment.name}: {word}"
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.say(text)
 
     def _all(self) -> None:
         done = self.finished + 0.99 * sum(self.shares.values())

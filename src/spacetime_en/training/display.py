@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 import lightning.pytorch as pl
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress
 
 from spacetime_en.data.tasks import Task
 from spacetime_en.evaluation import run
 from spacetime_en.nn.baselines import StraightLine
+from spacetime_en.terminal import Terminal, text_column
 
 
 class Display(pl.Callback):
@@ -23,7 +23,7 @@ class Display(pl.Callback):
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.console = Console(stderr=True)
+        self.console = Terminal(stderr=True)
         self.bar: Progress | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -34,7 +34,7 @@ class Display(pl.Callback):
         self.started, self.first_step = time.monotonic(), pl_module.progress.step
         self.used_before = pl_module.used
         if self.console.is_terminal:
-            text, bar = TextColumn("{task.description}"), BarColumn(20)
+            text, bar = text_column("{task.description}"), BarColumn(20)
             columns = (text, bar) if self.console.width > 120 else (text,)
             self.bar = Progress(*columns, console=self.console, transient=True)
             self.line = self.bar.add_task("starting", total=1.0)
@@ -48,7 +48,7 @@ class Display(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
-            self.console.print(self._now(pl_module), highlight=False, soft_wrap=True)
+            self.console.say(self._now(pl_module))
 
     def _now(self, module: Any) -> str:
         """Epoch, step, loss, validation error beside the straight line's, samples/s, time left."""

@@ -171,6 +171,9 @@ def _trainer(settings: TrainingSettings, callbacks: list[pl.Callback]) -> pl.Tra
     )
     if "mixed" in settings.precision and on_cpu:
         raise InputError(f"precision: {settings.precision} needs a GPU; use 32-true here.")
+    cores = os.cpu_count() or 1
+    if on_cpu and settings.devices is not None and settings.devices > cores:
+        raise InputError(f"devices: this machine has {cores} core(s), found {settings.devices}.")
     if settings.num_nodes > 1 and "LOCAL_WORLD_SIZE" not in os.environ and not _environment():
         raise InputError(
             f"num_nodes: {settings.num_nodes} machines need a launcher, such as torchrun or SLURM "
