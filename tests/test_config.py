@@ -1,4 +1,5 @@
 import dataclasses
+import sys
 
 import pytest
 
@@ -19,6 +20,11 @@ class Own(Forecaster):
     @property
     def symmetries(self):
         return FULL_SYMMETRY
+
+
+@pytest.fixture(autouse=True)
+def cached(monkeypatch, cache):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
 
 
 def config(text):
@@ -50,9 +56,7 @@ def test_from_yaml_and_back():
     task: {name: charged, counts: [8, 2, 2], horizon: 1e3}
     training: {lr: 1e-3, epochs: 2, clip: null}
     """
-    with pytest.raises(InputError, match=r"task\.horizon: expected int, found '1e3'"):
-        config(text)
-    one = config(text.replace("1e3", "1000"))
+    one = config(text)
     assert one.task == {"name": "charged", "counts": (8, 2, 2), "horizon": 1000}
     assert one.training == TrainingSettings(
         **(PAPER["set"] | {"lr": 1e-3, "epochs": 2, "clip": None})
@@ -82,7 +86,8 @@ def test_sizes_and_units_come_from_the_data(tmp_path, tiny_task):
         steps=t.steps,
         attributes={"mass": t.charge[:] ** 2},
     ).save(path)
-    one = config(f"{{preset: set-nonequivariant, task: {{data: {path}}}}}")
+    text = f"{{preset: set-nonequivariant, task: {{data: {path}}}}}"
+    one = Config.from_yaml(text, "here.yaml", trust=True)
     settings = one.build_model(one.load_task()).config
     assert (settings["features"], settings["edge_features"], settings["dims"]) == (2, 0, 2)
     assert 500 < settings["length_scale"] < 2000
@@ -123,7 +128,7 @@ def test_a_class_of_ones_own_by_its_import_path(tiny_task):
     model = one.build_model(tiny_task)
     assert model.config == {"nodes": 5, "width": 5}
     with pytest.raises(InputError, match="cannot be imported"):
-        config("{preset: no.such.Model, task: charged}")
+        Config.from_yaml("{preset: no.such.Model, task: charged}", "here", trust=True)
     with pytest.raises(InputError, match="expected a subclass of spacetime_en"):
         config("{preset: pathlib.Path, task: charged}")
 
@@ -144,22 +149,103 @@ def test_a_class_of_ones_own_by_its_import_path(tiny_task):
         ),
         (
             "{preset: set, task: charged, training: {lr: fast}}",
-            "here.yaml: training.lr: expected float, found 'fast'",
+            "here.yaml: training.lr: expected a positive number, found 'fast'",
         ),
         (
             "{preset: set, task: charged, model: {causal: maybe}}",
-            "here.yaml: model.causal: expected bool, found 'maybe'",
+            "here.yaml: model.causal: expected true or false, found 'maybe'",
         ),
         ("{preset: set, model: 3}", "here.yaml: model: expected settings, found 3"),
         ("{preset: set}", "here.yaml: expected a preset and a task"),
         ("{preset: set, task: {name: charged, data: x}}", "here.yaml: task: give either name or"),
         ("[1, 2]", "here.yaml: expected entries"),
+        ("{format: 2, preset: set, task: charged}", "here.yaml: its format is 2, this version"),
+        ("{preset: [set], task: charged}", "here.yaml: preset: expected text or None, found .'set"),
+        ("{preset: set, task: {name: 3}}", "here.yaml: task.name: expected text, found 3"),
+        ("{preset: set, task: {data: [a]}}", "here.yaml: task.data: expected text, found .'a'"),
+        ("{preset: set, task: {name: null}}", "here.yaml: expected a preset and a task"),
+        ("{preset: set, task: charged, 3: 4}", "here.yaml: setting: there is no '3'"),
+        ("{preset: set, task: {name: charged, 3: 4}}", "here.yaml: setting: there is no 'task.3'"),
+        ("{preset: set, preset: mlp, task: charged}", "'preset' stands twice"),
+        (
+            "{preset: set, task: charged, model: {hidden: 0}}",
+            "here.yaml: model.hidden: expected a positive whole number, found 0",
+        ),
+        (
+            "{preset: set, task: charged, model: {hidden: 0xffffffffffffffffffffff}}",
+            "here.yaml: model.hidden: expected a positive whole number, at most",
+        ),
+        (
+            "{preset: set, task: charged, model: {hidden: 2026-01-01}}",
+            "here.yaml: model.hidden: expected a positive whole number, found datetime.date",
+        ),
+        (
+            "{preset: set, task: charged, model: {encodings: no}}",
+            "here.yaml: model.encodings: expected text, found False",
+        ),
+        (
+            "{preset: set, task: charged, training: {lr: .nan}}",
+            "here.yaml: training.lr: expected a positive number, found nan",
+        ),
+        (
+            "{preset: set, task: charged, training: {max_time: soon}}",
+            "here.yaml: training.max_time: expected a time such as",
+        ),
+        (
+            "{preset: set, task: {name: charged, counts: [1, 2]}}",
+            "here.yaml: task.counts: expected a list of 3, found .1, 2.",
+        ),
         ("{a: [", "here.yaml: is not valid YAML"),
     ],
 )
 def test_what_is_wrong_is_named(text, message):
-    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+    with pytest.raises(InputError, match=message.replace("?", r"\?")) as error:
         config(text)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_imports_nothing_unless_it_is_trusted(tmp_path, monkeypatch):
+    (tmp_path / "somebodys.py").write_text("raise SystemExit('run')")
+    monkeypatch.chdir(tmp_path)
+    message = r"here.yaml: 'somebodys.Model' is no part of this package.* add --trust if you trust"
+    with pytest.raises(InputError, match=message):
+        config("{preset: somebodys.Model, task: charged}")
+    assert "somebodys" not in sys.modules
+
+
+def test_trusted_classes_are_found_in_the_working_directory_and_only_while_imported(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "my_models.py").write_text(
+        "from spacetime_en import LastFrame\nclass Mine(LastFrame):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    text = "{preset: my_models.Mine, task: charged}"
+    try:
+        assert Config.from_yaml(text, "here", trust=True).preset == "my_models.Mine"
+        assert sys.path == before
+        assert config(text).preset == "my_models.Mine"  # what is imported runs nothing more
+    finally:
+        sys.modules.pop("my_models", None)
+
+
+def test_data_that_only_a_file_names_are_not_read(tmp_path, tiny_task, monkeypatch):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(tmp_path / "cache"))
+    t = tiny_task.train.trajectories
+    path = Trajectories.from_arrays(t.x[:], t.v[:], steps=t.steps).save(tmp_path / "secret")
+    text = f"{{preset: set, task: {{data: {path}}}}}"
+    with monkeypatch.context() as patch:
+        patch.setattr(Trajectories, "open", classmethod(lambda *_, **__: pytest.fail("read")))
+        with pytest.raises(InputError, match=r"secret: the file .* names these data, .* --data"):
+            config(text).load_task()
+    Config.from_yaml(text, "here", trust=True).load_task()
+    config(text).load_task()  # named once, and so by the user
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(tmp_path / "other"))
+    with pytest.raises(InputError, match="names these data"):
+        config(text).load_task()
+    Config("set", {}, {"data": str(path)}, TrainingSettings()).load_task()  # by calling Python
+    config(text).load_task()
 
 
 def test_yaml_runs_no_code():

@@ -22,9 +22,9 @@ def printable(text: str, keep: str = "") -> str:
 def no_such(what: str, name: object, known: Iterable[str]) -> InputError:
     """The error for a name that nobody knows, with the nearest one that somebody does."""
     known = list(known)
-    near = difflib.get_close_matches(str(name), known, n=1)
+    near = difflib.get_close_matches(str(name)[:100], known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}."
-    return InputError(f"{what}: there is no {name!r}; {hint}")
+    return InputError(f"{what}: there is no {name!r:.60}; {hint}")
 
 
 def require(package: str, extra: str) -> Any:

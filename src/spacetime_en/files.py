@@ -69,6 +69,16 @@ def new_whole(target: Path) -> Iterator[Path]:
             raise
 
 
+def inside(folder: Path, path: Path) -> Path:
+    """`path`, refused if a link leads from there out of `folder`, which somebody may have sent."""
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise InputError(
+            f"{path}: is a link out of {folder}, and not followed; put there what it leads to, or "
+            "name that itself."
+        )
+    return path
+
+
 def refuse_existing(target: Path) -> None:
     """Nothing of the user's is overwritten."""
     if os.path.lexists(target):

@@ -35,28 +35,42 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
+from spacetime_en.checkpoints import (
+    Belonging,
+    read_checkpoint,
+    read_progress,
+    weights_in,
+    write_checkpoint,
+)
 from spacetime_en.config import Config
 from spacetime_en.data import Task, Windows
 from spacetime_en.data.facts import DataFacts
 from spacetime_en.data.leaks import hashes
 from spacetime_en.errors import InputError, Interrupted
-from spacetime_en.files import alone, replace_whole
+from spacetime_en.files import alone, inside, replace_whole
+from spacetime_en.loading import load
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.pretrained import SHELF, shipped
-from spacetime_en.schema import typed
-from spacetime_en.tensor_files import read_header, read_tensors
-from spacetime_en.training import DivergenceError, Progress, State, fit
+from spacetime_en.schema import check_format, read_json, read_text, typed
+from spacetime_en.training import DivergenceError, State, fit
+from spacetime_en.trust import named_object
 
 CONFIG, FACTS = "config.yaml", "run.json"
+FORMAT = 1  # of run.json
 MAY_CHANGE = ("epochs", "steps", "max_time", "save_every", "accelerator", "devices", "num_nodes")
 Tell = Callable[[str], None]
-_UNREADABLE = (
-    *(SafetensorError, OSError, RuntimeError),  # what safetensors raises
-    *(KeyError, ValueError, TypeError, AttributeError),  # what a file of another kind leads to
-)
+
+
+@dataclass
+class _Facts:
+    """The shape of ``run.json``; more may stand there."""
+
+    data: DataFacts
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    command: list[str]
 
 
 @dataclass(frozen=True)
@@ -74,21 +88,23 @@ class Run:
     facts: dict[str, Any]
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Run:
-        """A run that exists, or what is left of one that comes with the package."""
+    def open(cls, folder: str | os.PathLike[str], *, trust: bool = False) -> Run:
+        """A run that exists, or what is left of one that comes with the package.
+
+        Args:
+            folder: of the run, or ``pretrained:NAME``.
+            trust: import the class and read the data that its config names. Without it, a class
+                must be imported already, and data have been named by the user before.
+        """
         folder = shipped(folder)
-        if not (folder / CONFIG).is_file() or not (folder / FACTS).is_file():
+        config, facts = folder / CONFIG, folder / FACTS
+        if not config.is_file() or not facts.is_file():
             raise InputError(f"{folder}: is no run (expected {CONFIG} and {FACTS} inside).")
-        config = Config.from_yaml((folder / CONFIG).read_text(), str(folder / CONFIG))
-        try:
-            facts = json.loads((folder / FACTS).read_text())
-        except json.JSONDecodeError as error:
-            raise InputError(f"{folder / FACTS}: is not valid JSON ({error}).") from None
-        if not isinstance(facts, dict) or "data" not in facts:
-            raise InputError(f"{folder / FACTS}: does not say what the run was trained on.")
-        run = cls(folder, config, facts)
-        _ = run.data  # (of the right shape, or a sentence)
-        return run
+        text = read_text(inside(folder, config))
+        known = read_json(inside(folder, facts), dict[str, Any])
+        check_format(known.get("format", FORMAT), FORMAT, str(facts))
+        typed(known, _Facts, str(facts))  # or a sentence
+        return cls(folder, Config.from_yaml(text, str(config), trust=trust), known)
 
     @property
     def is_shipped(self) -> bool:
@@ -113,9 +129,18 @@ class Run:
         made: DataFacts = typed(self.facts["data"], DataFacts, f"{self.folder / FACTS}: data")
         return made
 
-    def load_task(self) -> Task:
-        """The task that the run was trained on."""
-        return self.check_data(self.config.task, self.config.load_task())
+    def load_task(self, data: Path | None = None) -> Task:
+        """The task that the run was trained on.
+
+        Args:
+            data: the folder of its data, if they are not where they were.
+        """
+        if data is None:
+            return self.check_data(self.config.task, self.config.load_task())
+        if "data" not in self.config.task:
+            raise InputError(f"data: {self.folder} was trained on the task {self.data.label!r}.")
+        task = {**self.config.task, "data": str(data.resolve())}
+        return dataclasses.replace(self.config, task=task, trusted=True).load_task()
 
     def check_data(self, source: Mapping[str, Any], task: Task) -> Task:
         """Refuse a task whose data come from the run's own folder, but were replaced since.
@@ -156,7 +181,7 @@ class Run:
 
     def checkpoint(self, name: str) -> Path:
         """The path of a checkpoint: ``last``, ``previous`` or ``best``."""
-        return self.folder / "checkpoints" / f"{name}.safetensors"
+        return inside(self.folder, self.folder / "checkpoints" / f"{name}.safetensors")
 
     def save(self, state: State, best: State | None = None) -> None:
         """Write `best` as the best checkpoint, if there is a new one, and `state` as the last."""
@@ -173,50 +198,29 @@ class Run:
         replace_whole(last, write)
 
     def _write(self, path: Path, state: State) -> None:
-        tensors = {
-            f"{part}/{name}": tensor.contiguous()
-            for part in ("weights", "averaged", "optimiser")
-            for name, tensor in getattr(state, part).items()
-        }
-        known = {
-            "progress": dataclasses.asdict(state.progress),
-            "preset": self.config.preset,
-            "model": dict(self.config.model),
-            "data": self.facts["data"]["fingerprint"],
-            "random": {"seed": self.config.training.seed, "step": state.progress.step},
-        }
-        save_file(tensors, path, {"format": "pt", "checkpoint": json.dumps(known)})
+        write_checkpoint(path, state, self._belonging(state.progress.step))
 
-    def load(self, name: str) -> State:
-        """The state in a checkpoint, checked to be of this run's model and data."""
-        path = self.checkpoint(name)
-        if not path.is_file():
-            raise InputError(f"{path}: there is no such checkpoint.")
-        try:
-            known = json.loads(read_header(path).metadata["checkpoint"])
-            state = State(Progress(**known["progress"]))
-            for key, tensor in read_tensors(path).items():
-                part, _, own = key.partition("/")
-                getattr(state, part)[own] = tensor
-            preset, model, data = known["preset"], known["model"], known["data"]
-        except _UNREADABLE as error:
-            raise InputError(f"{path}: is truncated or no checkpoint ({error}).") from None
-        if (preset, model) != (self.config.preset, json.loads(json.dumps(dict(self.config.model)))):
-            raise InputError(
-                f"{path}: is a checkpoint of another model ({preset}, {model}) than "
-                f"{self.folder / CONFIG} describes."
-            )
-        if data != self.facts["data"]["fingerprint"]:
-            raise InputError(f"{path}: is a checkpoint of a training on other data.")
-        return state
+    def _belonging(self, step: int = 0) -> Belonging:
+        config = self.config
+        random = {"seed": config.training.seed, "step": step}
+        return Belonging(config.preset, dict(config.model), self.data.fingerprint, random)
 
-    def newest(self, tell: Tell) -> State | None:
+    def load(self, name: str, model: Forecaster | None = None) -> State:
+        """The state in a checkpoint, checked to be of this run's model and data.
+
+        Args:
+            name: ``last``, ``previous`` or ``best``.
+            model: in which it must fit.
+        """
+        return read_checkpoint(self.checkpoint(name), self._belonging(), model)
+
+    def newest(self, model: Forecaster, tell: Tell) -> State | None:
         """Where to go on: the last checkpoint, or an earlier one if that cannot be read."""
         state, wrong = None, []
         for name in ("last", "previous", "best"):
             if self.checkpoint(name).exists():
                 try:
-                    state = self.load(name)
+                    state = self.load(name, model)
                     break
                 except InputError as error:
                     wrong.append(str(error))
@@ -226,7 +230,7 @@ class Run:
             tell(f"{sentence} Going back to an earlier checkpoint.")
         if state is not None and state.progress.best < math.inf:
             try:
-                if self.load("best").progress.best == state.progress.best:
+                if self.load("best", model).progress.best == state.progress.best:
                     return state
                 problem = f"{self.checkpoint('best')}: is not the best that the run has seen."
             except InputError as error:
@@ -248,18 +252,10 @@ class Run:
             raise InputError(
                 f"{self.folder}: has no checkpoint yet; let it train up to its first validation."
             )
-        state = self.load("best")
-        model = find_preset(self.config.preset).model(**self.config.model)
-        missing = model.state_dict().keys() ^ state.model.keys()
-        if missing:
-            raise InputError(
-                f"{self.checkpoint('best')}: is a checkpoint of another model: {min(missing)} is "
-                "in only one of them."
-            )
-        dtype = next((w.dtype for w in state.model.values() if w.is_floating_point()), None)
-        model.to(dtype)  # it may have been trained in double precision
-        model.load_state_dict(state.model)
-        return model.eval()
+        path = self.checkpoint("best")
+        read_progress(path, self._belonging())  # or say what it belongs to
+        kind = find_preset(self.config.preset).model
+        return load(lambda: kind(**self.config.model), path, weights_in(path))
 
 
 def train(
@@ -271,6 +267,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     display: bool = True,
     tell: Tell = lambda text: print(text, file=sys.stderr),
+    trust: bool = False,
 ) -> Run:
     """Train as `config` says, in the folder `out`.
 
@@ -282,14 +279,26 @@ def train(
         callbacks: Lightning's.
         display: show how it goes.
         tell: called with what the user should know.
+        trust: of the run to resume, see :meth:`Run.open`.
     """
     folder = Path(out)
     tell = tell if is_first_process() else lambda text: None
     _check_free(folder, resume)
     # One process at a time, and those that train together with it.
+    for name in ("checkpoints", "logs", "model"):
+        inside(folder, folder / name)
     with alone(folder) if is_first_process() else nullcontext(lambda: None) as check_folder:
         _check_free(folder, resume)
-        return _train(config, folder, resume, loggers, callbacks, display, tell, check_folder)
+        return _train(
+            config,
+            folder,
+            loggers,
+            callbacks,
+            display,
+            tell,
+            check_folder=check_folder,
+            trust=trust,
+        )
 
 
 def _check_free(folder: Path, resume: bool) -> None:
@@ -317,12 +326,13 @@ def _has_checkpoints(folder: Path) -> bool:
 def _train(
     config: Config,
     folder: Path,
-    resume: bool,
     loggers: Sequence[str],
     callbacks: Sequence[Callback],
     display: bool,
     tell: Tell,
+    *,
     check_folder: Callable[[], None],
+    trust: bool,
 ) -> Run:
     """See :func:`train`; `check_folder` raises an error if the folder is gone."""
     first = is_first_process()
@@ -330,11 +340,12 @@ def _train(
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
     resolved = config.resolved(model)
-    run = Run(folder, resolved, environment() | {"data": DataFacts.of(task).to_json()})
+    facts = {"format": FORMAT, **environment(), "data": DataFacts.of(task).to_json()}
+    run = Run(folder, resolved, facts)
     state = None
     if _has_checkpoints(folder):
-        run = _continued(Run.open(folder), run)
-        state = run.newest(tell)
+        run = _continued(Run.open(folder, trust=trust), run)
+        state = run.newest(model, tell)
         if state is not None:
             tell(f"{folder}: goes on at step {state.progress.step}.")
     if first:
@@ -472,6 +483,7 @@ def _loggers(names: Sequence[str], folder: Path) -> list[Logger]:
     logs = folder / "logs"
     sitting = 1 + len([p for p in logs.glob("*") if p.is_dir()])
     version = f"sitting-{sitting}"
+    inside(folder, logs / version)
     made: list[Logger] = []
     for name in names:
         if name == "tensorboard":
@@ -479,9 +491,10 @@ def _loggers(names: Sequence[str], folder: Path) -> list[Logger]:
         elif name == "csv":
             made.append(CSVLogger(folder, name="logs", version=version))
         else:
-            module, _, attribute = name.rpartition(".")
             try:
-                made.append(getattr(import_module(module), attribute)(save_dir=folder))
-            except (ImportError, AttributeError, ValueError) as error:
-                raise InputError(f"loggers: {name} cannot be imported ({error}).") from None
+                made.append(named_object(name)(save_dir=folder))
+            except InputError as error:
+                raise InputError(f"loggers: {error}") from None
+            except (TypeError, ImportError, ValueError) as error:
+                raise InputError(f"loggers: {name} cannot be used ({error}).") from None
     return made

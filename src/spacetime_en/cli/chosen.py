@@ -18,13 +18,15 @@ from spacetime_en.config import (
     FROM_DATA,
     Config,
     checked,
-    parse_yaml,
+    may_read,
     settings_of,
     source_of,
     without_source,
 )
 from spacetime_en.errors import InputError
+from spacetime_en.nn.presets import find_preset
 from spacetime_en.runs import CONFIG
+from spacetime_en.schema import parse_yaml, read_text
 from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 
 
@@ -37,6 +39,7 @@ class _Choice:
     data: Path | None = None
     out: Path | None = None
     resume: bool = False
+    trust: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Chosen:
         preset: a preset's name or the import path of a class; None: not chosen yet.
         task: ``{"name": ...}`` or ``{"data": ...}``; empty: not chosen yet.
         model, task_settings, training: from the config file.
+        trusted: whether data that the task names may be read.
     """
 
     preset: str | None = None
@@ -54,6 +58,7 @@ class Chosen:
     model: Mapping[str, Any] = field(default_factory=dict)
     task_settings: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
+    trusted: bool = True
 
     @classmethod
     def among(cls, arguments: Sequence[str], *, positional: bool = True) -> Chosen:
@@ -76,11 +81,11 @@ class Chosen:
         path = choice.config
         if path is None and preset is None and choice.resume and choice.out is not None:
             path = choice.out / CONFIG
+        if preset is not None:
+            find_preset(preset)  # typed by the user, so that a file may name it, too
         if path is not None:
-            try:
-                file = checked(parse_yaml(path.read_text(), str(path)), str(path))
-            except (OSError, UnicodeDecodeError) as error:
-                raise InputError(f"{path}: cannot be read ({error}).") from None
+            entries = parse_yaml(read_text(path), str(path))
+            file = checked(entries, str(path), trust=choice.trust)
         if preset is not None and file.get("preset", preset) != preset:
             raise InputError(f"{path}: is for the preset {file['preset']!r}, not for {preset!r}.")
         if choice.task is not None and choice.data is not None:
@@ -98,6 +103,7 @@ class Chosen:
             file["model"],
             settings if same_task else {},
             file["training"],
+            choice.trust or choice.data is not None or may_read(task),
         )
 
     def fields(self) -> list[tuple[str, Any, Any]]:
@@ -126,7 +132,7 @@ class Chosen:
             if not (name in FROM_DATA and value is None)
         }
         task = {**self.task, **dataclasses.asdict(parsed.task_settings)}
-        return Config(self.preset, model, task, parsed.training)
+        return Config(self.preset, model, task, parsed.training, self.trusted)
 
 
 def task_field(kind: type[Any], settings: Mapping[str, Any]) -> tuple[str, Any, Any]:

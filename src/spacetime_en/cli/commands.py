@@ -5,7 +5,6 @@ Every command is a plain function; its options are the function's own arguments.
 
 import importlib
 import json as json_module
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -231,7 +230,6 @@ DATA_COMMANDS = {"info": data_info, "import": data_import}
 def run(arguments: list[str]) -> None:
     """Parse the arguments and call the command that they name."""
     torch.set_flush_denormal(True)  # numbers below 1e-38 make a CPU crawl, and mean nothing
-    sys.path.append(os.getcwd())  # where a user's own model class may be
     if arguments[:1] == ["data"]:
         _run(DATA_COMMANDS, "spacetime data", "Describe and import data.", arguments[1:])
     else:

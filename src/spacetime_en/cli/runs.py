@@ -17,9 +17,9 @@ import tyro
 from tyro.conf import Positional
 
 from spacetime_en.cli.chosen import Chosen, task_field
-from spacetime_en.config import open_task, settings_of, source_of, without_source
+from spacetime_en.config import settings_of, source_of, without_source
 from spacetime_en.errors import InputError
-from spacetime_en.files import refuse_existing
+from spacetime_en.files import inside, refuse_existing
 from spacetime_en.pretrained import shipped
 from spacetime_en.progress import progress_bar
 from spacetime_en.runs import Run
@@ -38,6 +38,7 @@ class Evaluate:
         data: or the folder of a data set.
         split: train, val or test.
         json: print one object instead of tables.
+        trust: import the class and read the data that the run's config names.
     """
 
     chosen: ClassVar[Chosen]
@@ -47,17 +48,19 @@ class Evaluate:
     data: Path | None = None
     split: Literal["train", "val", "test"] = "test"
     json: bool = False
+    trust: bool = False
 
     def __call__(self) -> None:
         from spacetime_en.evaluation import evaluate
         from spacetime_en.report.evaluation import show, write
 
-        run = Run.open(self.run)
+        run = Run.open(self.run, trust=self.trust)
         model = run.model().to(_device())
         settings = getattr(self, "task_settings", None)
         given = {**self.chosen.task, **(dataclasses.asdict(settings) if settings else {})}
         source = given or run.config.task
-        task = run.check_data(source, open_task(source))
+        config = dataclasses.replace(run.config, task=source, trusted=self.chosen.trusted)
+        task = run.check_data(source, config.load_task())
         with progress_bar("windows", len(task.splits[self.split])) as advance:
             found = evaluate(
                 model,
@@ -72,7 +75,7 @@ class Evaluate:
             print(json.dumps(found.report, indent=2))
         else:
             show(found.report, Terminal())
-        folder = run.outputs / "evaluation"
+        folder = inside(run.outputs, run.outputs / "evaluation")
         try:
             name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
             report, table = write(found, folder, name)
@@ -99,6 +102,7 @@ class Predict:
         topology: for MDAnalysis, the file that names the atoms.
         select: for MDAnalysis, which atoms.
         time_step: between frames, for files that do not tell it.
+        trust: import the class that the run's config names.
     """
 
     run: Positional[Path]
@@ -109,12 +113,13 @@ class Predict:
     topology: Path | None = None
     select: str | None = None
     time_step: float | None = None
+    trust: bool = False
 
     def __call__(self) -> None:
         from spacetime_en.data.readers import read
         from spacetime_en.prediction import count_windows, predict
 
-        run = Run.open(self.run)
+        run = Run.open(self.run, trust=self.trust)
         given = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
         found = read(self.input, **{k: v for k, v in given.items() if v is not None})
         data = run.data
@@ -148,20 +153,24 @@ class Export:
         run: folder of the run, or pretrained:NAME.
         format: onnx, or torch-export.
         out: file to write; by default model.onnx or model.pt2 in the run.
+        data: the folder of the run's data, if they are not where they were.
+        trust: import the class and read the data that the run's config names.
     """
 
     run: Positional[Path]
     format: Literal["onnx", "torch-export"] = "onnx"
     out: Path | None = None
+    data: Path | None = None
+    trust: bool = False
 
     def __call__(self) -> None:
         from spacetime_en.export import export
 
-        run = Run.open(self.run)
+        run = Run.open(self.run, trust=self.trust)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
         out = self.out or run.outputs / f"model.{ending}"
         refuse_existing(out)
-        example, _ = run.load_task().train[:2]
+        example, _ = run.load_task(self.data).train[:2]
         print(export(run.model(), example, out, self.format))
 
 
@@ -175,6 +184,8 @@ class Animate:
         window: the number of a test window; of a recording, the one whose run is shown.
         frames: at most so many.
         fps: frames a second.
+        data: the folder of the runs' data, if they are not where they were.
+        trust: import the classes and read the data that the runs' configs name.
     """
 
     runs: Positional[tuple[Path, ...]]
@@ -182,12 +193,14 @@ class Animate:
     window: int = 0
     frames: int = 120
     fps: int = 20
+    data: Path | None = None
+    trust: bool = False
 
     def __call__(self) -> None:
         from spacetime_en.animation import animate, make_scene
 
         refuse_existing(self.out)
-        runs = {str(folder): Run.open(folder) for folder in self.runs}
+        runs = {str(folder): Run.open(folder, trust=self.trust) for folder in self.runs}
         if not runs:
             raise InputError("runs: which? Name one or more folders of runs.")
         models = {}
@@ -198,20 +211,20 @@ class Animate:
         for folder, run in zip(list(runs)[1:], others, strict=True):
             if run.data.fingerprint != first.data.fingerprint:
                 raise InputError(f"{folder}: was trained on another task than {self.runs[0]}.")
-        scene = make_scene(models, first.load_task(), self.window, self.frames)
+        scene = make_scene(models, first.load_task(self.data), self.window, self.frames)
         with progress_bar("frames", len(scene.steps)) as advance:
             print(animate(scene, self.out, self.fps, advance))
 
 
-def _run_among(arguments: Sequence[str]) -> Path | None:
-    """The run, wherever it stands among the options."""
+def _run_among(arguments: Sequence[str]) -> tuple[Path | None, bool]:
+    """The run, wherever it stands among the options, and whether it is trusted."""
     words = [a for a in arguments if a not in ("-h", "--help")]
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             parsed, _ = tyro.cli(Evaluate, args=words, return_unknown_args=True, add_help=False)
     except SystemExit:
-        return None
-    return parsed.run
+        return None, False
+    return parsed.run, parsed.trust
 
 
 def _device() -> str:
@@ -223,17 +236,20 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
     chosen, fields = Chosen(), []
     if list(arguments[:1]) == ["evaluate"]:
         chosen = Chosen.among(arguments[1:], positional=False)
-        folder = _run_among(arguments[1:])
+        folder, trust = _run_among(arguments[1:])
         task: Any = chosen.task
         settings: dict[str, Any] = {}
         if folder is not None and shipped(folder).is_dir():
             # By default the run's own task, any of whose settings may be replaced.
-            run = Run.open(folder)
+            run = Run.open(folder, trust=trust)
             own = run.config.task
-            if not task or task == source_of(own):
-                task = source_of(own)
+            if not task:
+                chosen = dataclasses.replace(
+                    chosen, task=source_of(own), trusted=run.config.trusted
+                )
+            task = chosen.task
+            if task == source_of(own):
                 settings = without_source(own)
-                chosen = dataclasses.replace(chosen, task=task)
             elif "data" in task:  # windows as the model knows them
                 settings = without_source(own) | {"counts": None} if "data" in own else {}
                 settings["length"] = run.data.frames

@@ -24,6 +24,7 @@ class _Training:
     task: str | None = None
     data: Path | None = None
     config: Path | None = None
+    trust: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class Train(_Training):
             mocap-walk, mocap-run or mocap-basketball.
         data: or the folder of a data set (see `spacetime data import`).
         config: YAML file with settings; options given here replace its own.
+        trust: import the class that a file names (of --config, or of the run to resume), and read
+            the data that it names.
         resume: go on with the run in that folder, if there is one; the budget may change.
         loggers: tensorboard, csv, or import paths of Lightning's other loggers.
     """
@@ -47,7 +50,13 @@ class Train(_Training):
     def __call__(self) -> None:
         from spacetime_en.runs import is_first_process, train
 
-        run = train(self.chosen.config(self), self.out, resume=self.resume, loggers=self.loggers)
+        run = train(
+            self.chosen.config(self),
+            self.out,
+            resume=self.resume,
+            loggers=self.loggers,
+            trust=self.trust,
+        )
         if not is_first_process():
             return
         best = run.load("best").progress
@@ -70,6 +79,7 @@ class Search(_Training):
         task: the name of a task.
         data: or the folder of a data set.
         config: YAML file with settings.
+        trust: import the class that the file names, and read the data that it names.
         trials: how many, those of all processes together.
         timeout: start no trial after this time, such as 10m or 2h.
         storage: an Optuna storage URL, such as postgresql://host/db; by default a file in --out.

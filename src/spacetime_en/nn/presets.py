@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -29,6 +28,7 @@ from spacetime_en.nn.lstm import LSTM
 from spacetime_en.nn.ridge import Ridge, SharedRidge
 from spacetime_en.nn.set import SET
 from spacetime_en.nn.tree import parents_of
+from spacetime_en.trust import named_object
 
 
 class Preset(NamedTuple):
@@ -112,18 +112,18 @@ def arguments_of(model: type[Forecaster]) -> Mapping[str, inspect.Parameter]:
     return {} if model.__init__ is nn.Module.__init__ else inspect.signature(model).parameters
 
 
-def find_preset(name: str) -> Preset:
-    """A preset by name, or a subclass of Forecaster by its import path, ``package.Class``."""
+def find_preset(name: str, *, trust: bool = True) -> Preset:
+    """A preset by name, or a subclass of Forecaster by its import path, ``package.Class``.
+
+    Args:
+        name: of the preset, or the import path.
+        trust: whether a module may be imported, which runs its code.
+    """
     if name in PRESETS:
         return PRESETS[name]
-    module, dot, attribute = name.replace(":", ".").rpartition(".")
-    if not dot:
+    if "." not in name and ":" not in name:
         raise no_such("preset", name, PRESETS)
-    try:
-        found = getattr(import_module(module), attribute)
-    except Exception as error:  # whatever a user's module does when it is run
-        what = f"{type(error).__name__}: {error}"
-        raise InputError(f"{name}: cannot be imported ({what}).") from None
+    found = named_object(name, trust=trust)
     if not (isinstance(found, type) and issubclass(found, Forecaster)):
         raise InputError(f"{name}: expected a subclass of spacetime_en.Forecaster.")
     return Preset(found, {})

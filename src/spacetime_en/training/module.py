@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import lightning.pytorch as pl
+import msgspec
 import torch
 from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from spacetime_en.errors import InputError
 from spacetime_en.metrics import errors
 from spacetime_en.nn.baselines import LastFrame
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.schema import Count, NotNegative
 from spacetime_en.training.batches import Batch, Batches, mixed
 from spacetime_en.training.settings import Budget, TrainingSettings
 
@@ -55,14 +57,14 @@ class Progress:
         skipped_in_a_row: those of them since the last good one.
     """
 
-    step: int = 0
-    time: float = 0.0
-    best: float = float("inf")
-    best_step: int = 0
+    step: Count = 0
+    time: NotNegative = 0.0
+    best: Annotated[float, msgspec.Meta(ge=0.0)] = float("inf")
+    best_step: Count = 0
     best_is_final: bool = True
     first_loss: float | None = None
-    skipped: int = 0
-    skipped_in_a_row: int = 0
+    skipped: Count = 0
+    skipped_in_a_row: Count = 0
 
 
 @dataclass

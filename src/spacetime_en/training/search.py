@@ -241,7 +241,7 @@ def _with(config: Config, values: dict[str, Any]) -> Config:
             ]
             raise InputError(f"space: {no_such('setting', name, options)}")
         sections[section][key.replace("-", "_")] = value
-    return Config.of({"preset": config.preset, **sections}, "space")
+    return Config.of({"preset": config.preset, **sections}, "space", trust=config.trusted)
 
 
 # --- the study ------------------------------------------------------------------------------------
