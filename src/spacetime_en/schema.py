@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -51,10 +52,11 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 _NO_BOUNDS = msgspec.Meta()
 
 
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """A text file in UTF-8 of at most so many bytes."""
-    with open_regular(path) as file:
-        content = file.read(most + 1)
+def read_text(path: Path, most: int = MOST_BYTES, *, inside: bool = False) -> str:
+    """A text file in UTF-8 of at most so many bytes; for `inside` see :func:`open_regular`."""
+    with open_regular(path, inside=inside) as file:
+        length = os.fstat(file.fileno()).st_size or most  # (files of the kernel say 0)
+        content = file.read(min(length, most) + 1)
     if len(content) > most:
         raise InputError(f"{path}: is larger than {most >> 20} MB; expected a short text file.")
     try:
@@ -63,12 +65,29 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
         raise InputError(f"{path}: is not a text file in UTF-8 ({error.reason}).") from None
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """The file, open for reading; pipes and devices, which may never end, are refused."""
+def open_regular(path: Path, *, inside: bool = False) -> BinaryIO:
+    """The file, open for reading; pipes and devices, which may never end, are refused.
+
+    Args:
+        path: the file.
+        inside: whether the user named a folder around it. A link is refused then: it would lead to
+            what the user did not name.
+    """
+    if inside:
+        check_no_link(path)
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "no regular file"
         raise InputError(f"{path}: is {what}; expected a file.")
     return path.open("rb")
+
+
+def check_no_link(path: Path) -> None:
+    """Refuse a link inside a folder that somebody sent: it may lead anywhere."""
+    if path.is_symlink():
+        raise InputError(
+            f"{path}: is a link, and links inside a folder are not followed; put the file itself "
+            "there."
+        )
 
 
 def read_json(path: Path, kind: type[T]) -> T:
@@ -261,4 +280,11 @@ def shortened(value: Any, most: int = 60) -> str:
         text = re.sub(r"\s+", " ", ascii(value) if not str(value).isprintable() else repr(value))
     except (ValueError, RecursionError):  # (whole numbers of thousands of digits)
         text = f"a {type(value).__name__} that is too long to show"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def reason(error: BaseException, most: int = 160) -> str:
+    """What an error of another package says, on one line, not long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text).rstrip(".")
     return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -87,13 +87,13 @@ def write(tmp_path, how):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("truncated.npz", "is truncated, no .npz, or holds pickles"),
+        ("truncated.npz", "is cut off, damaged or no .npz"),
         ("wrong.npz", r"expected an array 'x' of positions, found \['y'\]"),
-        ("pickle.npz", "holds pickles"),
+        ("pickle.npz", "'x.npy': expected numbers, found values of type object"),
         ("nan.npz", "NaN or infinite values at run 0"),
-        ("words.npz", "cannot be understood"),
-        ("text.h5", "truncated or not in the H5MD layout"),
-        ("thing.docx", "no reader for .docx; known are .dcd"),
+        ("words.npz", "'x.npy': expected numbers, found values of type <U1"),
+        ("text.h5", "cut off, damaged or not in the H5MD layout"),
+        ("thing.docx", "no reader for '.docx'; known are .dcd"),
         ("folder", "neither a data set of this package nor loc_"),
         ("nowhere.npz", "there is no such file or folder"),
     ],

@@ -40,7 +40,10 @@ def test_times_that_nobody_gave_fit_positions_and_velocities():
     ("arguments", "message"),
     [
         (dict(x=X, attributes={"v": np.ones(4)}), "attributes: 'v' cannot be the name"),
-        (dict(x=X, attributes={"mass": np.full(4, np.nan)}), "mass: expected finite"),
+        (
+            dict(x=X, attributes={"mass": np.full(4, np.nan)}),
+            "mass: NaN or infinite values at run 0, node 0",
+        ),
         (dict(x=X, steps=np.arange(6) / 2), "steps: expected whole numbers"),
         (dict(x=X[0, 0]), r"x: expected shape \(num, T, N, n\)"),
         (dict(x=X * np.nan), "x: NaN or infinite values at run 0, frame 0, node 0"),
@@ -93,10 +96,10 @@ def spoil(shard, how):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("truncated", "truncated or no array|checksum"),
+        ("truncated", "cut off or damaged|no array|checksum"),
         ("changed", "its checksum does not fit; delete it"),
-        ("without meta", "meta.json: is missing or not a data set"),
-        ("a pickle", "truncated or no array|checksum"),
+        ("without meta", "meta.json: is missing; make the data set again"),
+        ("a pickle", "cut off or damaged|no array|checksum"),
     ],
 )
 def test_spoilt_files_are_told_in_one_sentence(tmp_path, how, message):

@@ -13,19 +13,76 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from spacetime_en.data.npy import read_header
+from spacetime_en.data.valid import MOST_ATTRIBUTES, MOST_STEPS
 from spacetime_en.errors import InputError
 from spacetime_en.files import new_whole
+from spacetime_en.schema import (
+    Count,
+    Positive,
+    check_name,
+    check_no_link,
+    open_regular,
+    parse_json,
+    read_text,
+    reason,
+    shortened,
+    typed,
+)
 
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Trajectories
 
 META = "meta.json"
+FORMAT = 1  # of a shard; those written before formats were counted are of this one
+Step = Annotated[int, msgspec.Meta(ge=-MOST_STEPS, le=MOST_STEPS)]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the arrays of a shard mean; the fields are those of ``Trajectories``.
+
+    Args:
+        lengths: of this shard's runs; None: all frames of all.
+    """
+
+    steps: list[Step]
+    times: list[float]
+    box: list[list[float]] | None
+    meta: dict[str, Any]
+    lengths: list[Positive] | None = None
+
+
+@dataclass(frozen=True)
+class ShardMeta:
+    """What ``meta.json`` says.
+
+    Args:
+        shard, shards: the number of this shard, and of all.
+        num: of trajectories in it.
+        arrays: their names, each a file; x and v are among them.
+        checksum: see :func:`checksum`.
+        statistics: what the writer has to say of the data, such as the drift of a simulation.
+        spec: what the arrays mean.
+        format: of the folder.
+    """
+
+    shard: Count
+    shards: Positive
+    num: Positive
+    arrays: list[str]
+    checksum: str
+    statistics: dict[str, Any] | None
+    spec: Spec
+    format: int = FORMAT
 
 
 class Concatenated:
@@ -86,7 +143,7 @@ class ShardWriter:
         self._target = folder / shard_name(shard, shards)
         self._stack = ExitStack()
         self._files: dict[str, BinaryIO] = {}
-        self._spec: dict[str, Any] = {}
+        self._spec: Spec | None = None
         self._lengths: list[int] = []
 
     def __enter__(self) -> Self:
@@ -95,19 +152,19 @@ class ShardWriter:
 
     def append(self, part: Trajectories) -> None:
         """Write further trajectories of the shard."""
-        self._spec = {
-            "steps": part.steps.tolist(),
-            "times": part.times.tolist(),
-            "box": None if part.box is None else part.box.tolist(),
-            "meta": part.meta,
-        }
-        if part.lengths is not None:
-            self._lengths += part.lengths.tolist()
-            self._spec["lengths"] = self._lengths
+        box = None if part.box is None else part.box.tolist()
+        self._spec = Spec(part.steps.tolist(), part.times.tolist(), box, part.meta)
+        try:
+            json.dumps(part.meta)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"meta: cannot be written as JSON ({reason(error)}).") from None
+        whole = [len(part.steps)] * len(part)
+        self._lengths += whole if part.lengths is None else part.lengths.tolist()
         for name, stacked in {"x": part.x, "v": part.v, **part.attributes}.items():
             array = np.ascontiguousarray(stacked, dtype=np.float64)
             if name not in self._files:
-                file = self._stack.enter_context((self._folder / f"{name}.npy").open("wb"))
+                named = self._folder / f"{check_name(name, 'attributes')}.npy"
+                file = self._stack.enter_context(named.open("xb"))
                 shape = (self.num, *array.shape[1:])
                 header = {"descr": "<f8", "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
@@ -116,21 +173,27 @@ class ShardWriter:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
-            for file in self._files.values():
-                file.close()
-            meta = {
-                "shard": self.shard,
-                "shards": self.shards,
-                "num": self.num,
-                "arrays": list(self._files),
-                "checksum": checksum(
-                    [self._folder / f"{name}.npy" for name in self._files], self._spec
-                ),
-                "statistics": self.statistics,
-                "spec": self._spec,
-            }
-            (self._folder / META).write_text(json.dumps(meta, indent=1))
+            self._finish()
         self._stack.__exit__(kind, error, trace)
+
+    def _finish(self) -> None:
+        """Write what the arrays mean beside them."""
+        for file in self._files.values():
+            file.close()
+        assert self._spec is not None, "a shard without trajectories"
+        if any(length != len(self._spec.steps) for length in self._lengths):
+            self._spec = replace(self._spec, lengths=self._lengths)
+        files = [self._folder / f"{name}.npy" for name in self._files]
+        meta = ShardMeta(
+            self.shard,
+            self.shards,
+            self.num,
+            list(self._files),
+            checksum(files, self._spec),
+            self.statistics,
+            self._spec,
+        )
+        (self._folder / META).write_text(json.dumps(asdict(meta), indent=1), encoding="utf-8")
 
 
 def shard_name(shard: int, shards: int) -> str:
@@ -146,11 +209,12 @@ def whole_folder(target: Path) -> Iterator[Path]:
         yield folder
 
 
-def checksum(files: Iterable[Path], spec: dict[str, Any]) -> str:
+def checksum(files: Iterable[Path], spec: Spec) -> str:
     """SHA-256 over what is known of the data, and the contents of the files, in order."""
-    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode())
+    known = {key: value for key, value in vars(spec).items() if key != "lengths" or value}
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
     for path in files:
-        with path.open("rb") as file:
+        with open_regular(path, inside=True) as file:
             while block := file.read(1 << 22):
                 digest.update(block)
     return digest.hexdigest()
@@ -158,30 +222,47 @@ def checksum(files: Iterable[Path], spec: dict[str, Any]) -> str:
 
 def find_shards(folder: Path) -> list[Path]:
     """The whole shards in a folder, in order."""
-    named = re.compile(r"shard-\d{5,}-of-\d{5,}")
+    named = re.compile(r"shard-[0-9]{5,}-of-[0-9]{5,}")
     return sorted(p for p in folder.glob("shard-*-of-*") if named.fullmatch(p.name) and p.is_dir())
 
 
-def read_meta(shard: Path) -> dict[str, Any]:
-    """What a shard's ``meta.json`` says."""
-    try:
-        meta = json.loads((shard / META).read_text())
-        fits = (
-            all(isinstance(meta[k], int) for k in ("shard", "shards", "num"))
-            and all(isinstance(name, str) for name in meta["arrays"])
-            and {"steps", "times", "box", "meta"} <= set(meta["spec"])
-            and {"checksum", "statistics"} <= set(meta)
-            and all((shard / f"{name}.npy").is_file() for name in meta["arrays"])
+def read_meta(shard: Path) -> ShardMeta:
+    """What a shard's ``meta.json`` says, as far as it fits the files beside it."""
+    check_no_link(shard)
+    path = shard / META
+    if not path.exists():
+        raise InputError(f"{path}: is missing; make the data set again.")
+    found = parse_json(read_text(path, inside=True), str(path))
+    version = found.get("format", FORMAT) if isinstance(found, dict) else FORMAT
+    if version != FORMAT or isinstance(version, bool):
+        raise InputError(
+            f"{path}: format: expected {FORMAT}, found {shortened(version)}; make the data set "
+            "again, or read it with the version that wrote it."
         )
-    except (OSError, ValueError, KeyError, TypeError):
-        fits = False
-    if not fits:
-        raise InputError(f"{shard / META}: is missing or not a data set's; make it again.")
-    return dict(meta)
+    meta: ShardMeta = typed(found, ShardMeta, str(path))
+    for name in meta.arrays[: MOST_ATTRIBUTES + 3]:
+        check_name(name, f"{path}: arrays")
+    if not {"x", "v"} <= set(meta.arrays) or len(set(meta.arrays)) < len(meta.arrays):
+        raise InputError(
+            f"{path}: arrays: expected x, v and others, each once, found {shortened(meta.arrays)}."
+        )
+    if shard.name != shard_name(meta.shard, meta.shards):
+        raise InputError(
+            f"{path}: says that it is of {shard_name(meta.shard, meta.shards)}; a shard cannot be "
+            "renamed."
+        )
+    return meta
 
 
 def mapped(path: Path) -> NDArray[Any]:
-    try:
-        return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: is truncated or no array file ({error}).") from None
+    """An array of a shard, mapped into memory: nothing is read before it is asked for."""
+    with open_regular(path, inside=True) as file:
+        header = read_header(file, path.stat().st_size, path)
+        if header.dtype not in (np.dtype("<f8"), np.dtype("<f4")) or header.fortran_order:
+            raise InputError(
+                f"{path}: expected real numbers of 8 or 4 bytes, little-endian, row by row, found "
+                f"{header.dtype.str}{' column by column' if header.fortran_order else ''}."
+            )
+        if 0 in header.shape:
+            raise InputError(f"{path}: is empty, shape {header.shape}.")
+        return np.memmap(file, header.dtype, "r", file.tell(), header.shape)

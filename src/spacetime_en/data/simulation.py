@@ -250,9 +250,9 @@ class _Run:
                 progress(len(index))
 
     def _check_same(self, folder: Path, target: Path) -> None:
-        spec = read_meta(target)["spec"]
+        spec = read_meta(target).spec
         same = {"version": self.meta["version"]}  # an older version's data are as good
-        if (spec["meta"] | same, spec["steps"]) != (self.meta, self.frames.tolist()):
+        if (spec.meta | same, spec.steps) != (self.meta, self.frames.tolist()):
             raise InputError(f"{folder}: holds another data set; choose another folder.")
 
     def _trajectories(self, x: Any, v: Any, attributes: Any) -> Trajectories:

@@ -20,13 +20,25 @@ from numpy.typing import NDArray
 from spacetime_en import geometry
 from spacetime_en.data.shards import (
     Concatenated,
+    ShardMeta,
     ShardWriter,
     checksum,
     find_shards,
     mapped,
     read_meta,
 )
+from spacetime_en.data.valid import (
+    brief,
+    check_box,
+    check_layout,
+    check_values,
+    real,
+    spacing,
+    whole,
+)
 from spacetime_en.errors import InputError
+from spacetime_en.limits import check_memory
+from spacetime_en.schema import check_name, shortened
 from spacetime_en.tensors import evenly
 
 DIFFERENCES = "differences"  # meta["velocities"] where v was not measured
@@ -70,6 +82,9 @@ class Trajectories:
     statistics: tuple[dict[str, Any], ...] = ()
     checksums: tuple[str, ...] = ()  # of the shards, if it was opened from disk
     lengths: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        check_layout(self)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -125,7 +140,7 @@ class Trajectories:
 
     def __repr__(self) -> str:
         names = ", ".join(self.attributes)
-        return f"Trajectories(x={self.x.shape}, steps={_brief(self.steps)}, attributes=[{names}])"
+        return f"Trajectories(x={self.x.shape}, steps={brief(self.steps)}, attributes=[{names}])"
 
     @classmethod
     def from_arrays(
@@ -152,56 +167,48 @@ class Trajectories:
             box: edge lengths (n,), or cell vectors as rows (n, n).
             meta: anything worth keeping, such as units.
         """
-        x = np.asarray(x, dtype=float)
+        x = real("x", x)
         x = x[None] if x.ndim == 3 else x
         if x.ndim != 4 or 0 in x.shape:
             raise InputError(f"x: expected shape (num, T, N, n) or (T, N, n), found {x.shape}.")
+        check_values("x", x)
         num, T, N, n = x.shape
-        if steps is not None and (np.asarray(steps) != np.floor(steps)).any():
-            raise InputError("steps: expected whole numbers; give the times of frames as times.")
-        steps = np.arange(T) if steps is None else np.asarray(steps, dtype=np.int64)
+        steps = np.arange(T) if steps is None else whole("steps", steps)
         guessed = times is None
-        times = np.asarray(steps if guessed else times, dtype=float)
+        times = real("times", steps if guessed else times)
         for name, value in (("steps", steps), ("times", times)):
             if value.shape != (T,) or not (np.diff(value) > 0).all():
-                raise InputError(f"{name}: expected {T} increasing numbers, found {_brief(value)}.")
+                raise InputError(f"{name}: expected {T} increasing numbers, found {brief(value)}.")
         if box is not None:
-            box = np.asarray(box, dtype=float)
+            box = real("box", box)
+            if box.ndim == 1 and not (box > 0).all():
+                raise InputError(f"box: expected positive edge lengths, found {brief(box)}.")
             box = np.diag(box) if box.ndim == 1 else box
-            if box.shape != (n, n) or np.linalg.det(box) == 0:
-                raise InputError(f"box: expected {n} edge lengths or {n} cell vectors.")
+            check_box(box, n)
+        if not isinstance(meta, dict | None):
+            raise InputError(f"meta: expected named entries, found {shortened(meta)}.")
         meta = dict(meta or {})
         if v is None:
             v = _velocities(x, times, box)
             meta["velocities"] = DIFFERENCES
-        v = np.asarray(v, dtype=float)
+        v = real("v", v)
         v = v[None] if v.ndim == 3 else v
         if v.shape != x.shape:
             raise InputError(f"v: expected the shape of x, {x.shape}, found {v.shape}.")
-        for name, value in (("x", x), ("v", v)):
-            bad = ~np.isfinite(value).all(-1)
-            if bad.any():
-                run, frame, node = np.argwhere(bad)[0].tolist()
-                raise InputError(
-                    f"{name}: NaN or infinite values at run {run}, frame {frame}, node {node} "
-                    f"({int(bad.sum())} in all); mend or cut them out."
-                )
+        check_values("v", v)
         if guessed and "velocities" not in meta:
             times = times * _time_step(x, v, steps, box)
             meta["time_step"] = "fitted to positions and velocities"
         spread: dict[str, Stacked] = {}
         for name, value in (attributes or {}).items():
-            array = np.asarray(value, dtype=float)
-            if name in ("x", "v") or not name.isidentifier():
-                raise InputError(f"attributes: {name!r} cannot be the name of one.")
-            if not np.isfinite(array).all():
-                raise InputError(f"{name}: expected finite numbers, found NaN or infinity.")
+            array = real(check_name(name, "attributes"), value, kinds="iufb")
             array = np.broadcast_to(array, (num, N)) if array.shape == (N,) else array
             if array.shape not in ((num, N), (num, N, N)):
                 raise InputError(
                     f"{name}: expected shape {(N,)}, {(num, N)} or {(num, N, N)}, "
                     f"found {array.shape}."
                 )
+            check_values(name, array)
             spread[name] = array
         return cls(x, v, steps, times, spread, meta, box)
 
@@ -216,16 +223,22 @@ class Trajectories:
             time_step: between frames.
             options: ``attributes``, ``box`` and ``meta`` of :meth:`from_arrays`.
         """
-        arrays = [np.asarray(run, dtype=float) for run in runs]
-        if not arrays or len({a.shape[1:] for a in arrays}) != 1 or min(map(len, arrays)) < 2:
-            shapes = sorted({a.shape for a in arrays})[:3]
-            raise InputError(f"runs: expected (T, N, n) with the same N, n, found {shapes}.")
+        arrays = [real(f"run {i}", run) for i, run in enumerate(runs)]
+        shapes = {a.shape for a in arrays}
+        if len({shape[1:] for shape in shapes}) != 1 or any(
+            len(shape) != 3 or shape[0] < 2 for shape in shapes
+        ):
+            raise InputError(
+                "runs: expected (T, N, n) with the same N, n, and at least two frames, found "
+                f"{sorted(shapes)[:3]}."
+            )
         lengths = np.array([len(a) for a in arrays])
         longest = int(lengths.max())
+        check_memory(len(arrays) * longest * arrays[0][0].size, "runs, filled up to the longest,")
         # The last frame fills up: finite, at rest, and never part of a window.
         filled = [np.concatenate([a, np.repeat(a[-1:], longest - len(a), axis=0)]) for a in arrays]
         made = cls.from_arrays(
-            np.stack(filled), times=time_step * np.arange(longest, dtype=float), **options
+            np.stack(filled), times=spacing(time_step) * np.arange(longest), **options
         )
         return replace(made, lengths=None if (lengths == longest).all() else lengths)
 
@@ -254,19 +267,14 @@ class Trajectories:
         if not found:
             raise InputError(f"{folder}: holds no data set (no shard-*-of-* inside).")
         metas = [read_meta(shard) for shard in found]
-        count = metas[0]["shards"]
-        missing = sorted(set(range(count)) - {meta["shard"] for meta in metas})
-        if missing or len(found) != count or any(m["shards"] != count for m in metas):
-            raise InputError(
-                f"{folder}: is not complete: {len(missing)} of {count} shards are missing, the "
-                f"first is {missing[0] if missing else 'of another split'}; make it with "
-                "the same command and --shard."
-            )
+        _check_complete(folder, metas)
+        first = metas[0].spec
         for shard, meta in zip(found, metas, strict=True):
-            if meta["spec"] != metas[0]["spec"] or meta["arrays"] != metas[0]["arrays"]:
+            same = replace(meta.spec, lengths=first.lengths) == first
+            if not same or meta.arrays != metas[0].arrays:
                 raise InputError(f"{shard}: was made with other settings than its neighbours.")
-            files = [shard / f"{name}.npy" for name in meta["arrays"]]
-            if verify and checksum(files, meta["spec"]) != meta["checksum"]:
+            files = [shard / f"{name}.npy" for name in meta.arrays]
+            if verify and checksum(files, meta.spec) != meta.checksum:
                 raise InputError(
                     f"{shard}: its checksum does not fit; delete it and make it again."
                 )
@@ -274,36 +282,65 @@ class Trajectories:
         def joined(name: str) -> Stacked:
             parts = [mapped(shard / f"{name}.npy") for shard in found]
             for part, meta, shard in zip(parts, metas, found, strict=True):
-                if len(part) != meta["num"] or part.shape[1:] != parts[0].shape[1:]:
-                    raise InputError(f"{shard}: {name}.npy has another shape than it should.")
+                other = part.shape[1:] != parts[0].shape[1:] or part.dtype != parts[0].dtype
+                if part.shape[:1] != (meta.num,) or other:
+                    raise InputError(
+                        f"{shard}: {name}.npy has another shape than it should, {part.shape}."
+                    )
             return parts[0] if len(parts) == 1 else Concatenated(parts)
 
-        spec = metas[0]["spec"]
-        own = [name for name in metas[0]["arrays"] if name not in ("x", "v")]
-        box = None if spec.get("box") is None else np.array(spec["box"])
-        x, v = joined("x"), joined("v")
-        if x.shape != v.shape or x.shape[1] != len(spec["steps"]):
-            raise InputError(f"{folder}: positions, velocities and steps do not fit each other.")
-        return cls(
-            x,
-            v,
-            np.array(spec["steps"], dtype=np.int64),
-            np.array(spec["times"]),
-            {name: joined(name) for name in own},
-            spec["meta"],
-            box,
-            tuple(m["statistics"] for m in metas if m["statistics"]),
-            tuple(m["checksum"] for m in metas),
-            None if spec.get("lengths") is None else np.array(spec["lengths"], dtype=np.int64),
+        try:
+            opened = cls(
+                joined("x"),
+                joined("v"),
+                np.array(first.steps, dtype=np.int64),
+                np.array(first.times, dtype=np.float64),
+                {name: joined(name) for name in metas[0].arrays if name not in ("x", "v")},
+                first.meta,
+                None if first.box is None else real("box", first.box),
+                tuple(m.statistics for m in metas if m.statistics),
+                tuple(m.checksum for m in metas),
+                _joined_lengths(metas),
+            )
+            if verify:
+                for name, stacked in {"x": opened.x, "v": opened.v, **opened.attributes}.items():
+                    check_values(name, stacked)
+        except InputError as error:
+            named = str(error).startswith(str(folder))
+            raise InputError(str(error) if named else f"{folder}: {error}") from None
+        return opened
+
+
+def _check_complete(folder: Path, metas: Sequence[ShardMeta]) -> None:
+    """Refuse a set of which shards are missing, or belong to another."""
+    count, there = metas[0].shards, {meta.shard for meta in metas}
+    if len(metas) != count or any(m.shards != count for m in metas) or max(there) >= count:
+        missing = next((i for i in range(len(metas) + 1) if i not in there), 0)
+        raise InputError(
+            f"{folder}: is not complete: {len(metas)} of {count} shards are there, the first that "
+            f"is missing or of another split is {missing}; make it with the same command and "
+            "--shard."
         )
+
+
+def _joined_lengths(metas: Sequence[ShardMeta]) -> NDArray[np.int64] | None:
+    if all(meta.spec.lengths is None for meta in metas):
+        return None
+    whole_runs = len(metas[0].spec.steps)
+    parts = [m.spec.lengths or [whole_runs] * m.num for m in metas]
+    return np.array([length for part in parts for length in part], dtype=np.int64)
 
 
 def _velocities(x: NDArray[Any], times: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
     """Backward differences of observed frames; the first frame takes the second's."""
     if x.shape[1] < 2:
         raise InputError("v: velocities by differences need at least two frames; give v.")
-    v = np.diff(unwrap(x, box), axis=1) / np.diff(times)[None, :, None, None]
-    return np.concatenate([v[:, :1], v], axis=1)
+    v, path = np.empty_like(x), unwrap(x, box)
+    with np.errstate(all="ignore"):  # what overflows is found with the values
+        np.subtract(path[:, 1:], path[:, :-1], out=v[:, 1:])
+        v[:, 1:] /= np.diff(times)[None, :, None, None]
+    v[:, 0] = v[:, 1]
+    return v
 
 
 def unwrap(x: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
@@ -321,12 +358,8 @@ def _time_step(
     """The time of a step for which positions and velocities fit best; 1 if none does."""
     if x.shape[1] < 2:
         return 1.0
-    moved = np.diff(unwrap(x, box), axis=1)
-    mean_v = (v[:, 1:] + v[:, :-1]) / 2 * np.diff(steps)[None, :, None, None]
-    step = float((moved * mean_v).sum() / max((mean_v * mean_v).sum(), 1e-300))
-    return step if step > 0 else 1.0
-
-
-def _brief(values: NDArray[Any]) -> str:
-    items = [f"{v:g}" for v in values.ravel()]
-    return f"[{', '.join(items if len(items) < 7 else [*items[:3], '...', items[-1]])}]"
+    with np.errstate(all="ignore"):
+        moved = np.diff(unwrap(x, box), axis=1)
+        mean_v = (v[:, 1:] + v[:, :-1]) / 2 * np.diff(steps)[None, :, None, None]
+        step = float((moved * mean_v).sum() / max((mean_v * mean_v).sum(), 1e-300))
+    return step if 0 < step < np.inf else 1.0

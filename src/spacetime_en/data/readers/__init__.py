@@ -22,6 +22,7 @@ from typing import Any
 
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.errors import InputError
+from spacetime_en.schema import reason, shortened
 
 _BY_ENDING = {
     ".npz": ("arrays", "read_npz"),
@@ -31,7 +32,7 @@ _BY_ENDING = {
     **dict.fromkeys((".tar", ".tgz", ".gz"), ("mocap", "read_mocap")),
     **dict.fromkeys((".dcd", ".xtc", ".trr", ".nc", ".ncdf"), ("molecules", "read_mdanalysis")),
     **dict.fromkeys(
-        (".xyz", ".extxyz", ".traj", ".lammpstrj", ".dump", ".vasp", ".xdatcar"),
+        (".xyz", ".extxyz", ".traj", ".lammpstrj", ".dump", ".xdatcar"),
         ("atoms", "read_ase"),
     ),
 }
@@ -47,25 +48,33 @@ def read(path: str | os.PathLike[str], **options: Any) -> Trajectories:
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder.")
+    try:
+        reader = _reader(path)
+        unknown = set(options) - set(inspect.signature(reader).parameters)
+        if unknown:
+            raise InputError(f"{min(unknown)}: not an option for reading {path.name}.")
+        return reader(path, **options)
+    except InputError as error:
+        named = str(path) in str(error) or str(error).partition(":")[0] in options
+        raise error if named else InputError(f"{path}: {error}") from None
+    except (ImportError, OSError):
+        raise
+    except Exception as error:  # a file may be damaged in ways that nobody thought of
+        raise InputError(f"{path}: cannot be understood ({reason(error)}).") from error
+
+
+def _reader(path: Path) -> Callable[..., Trajectories]:
+    """What reads a file or folder."""
     if path.is_dir():
         if any(path.glob("shard-*-of-*")):
-            return Trajectories.open(path)
+            return lambda path: Trajectories.open(path, verify=True)
         motion = any(path.rglob("*.[aA][mM][cC]"))
-        reader = _load("mocap", "read_mocap") if motion else _load("arrays", "read_npy_folder")
-    elif path.suffix.lower() in _BY_ENDING:
-        reader = _load(*_BY_ENDING[path.suffix.lower()])
-    else:
+        return _load("mocap", "read_mocap") if motion else _load("arrays", "read_npy_folder")
+    if path.suffix.lower() not in _BY_ENDING:
         known = ", ".join(sorted(_BY_ENDING))
-        raise InputError(f"{path}: no reader for {path.suffix or 'this file'}; known are {known}.")
-    unknown = set(options) - set(inspect.signature(reader).parameters)
-    if unknown:
-        raise InputError(f"{min(unknown)}: not an option for reading {path.name}.")
-    try:
-        return reader(path, **options)
-    except (TypeError, ValueError, IndexError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: cannot be understood ({error}).") from None
+        ending = shortened(path.suffix) if path.suffix else "this file"
+        raise InputError(f"{path}: no reader for {ending}; known are {known}.")
+    return _load(*_BY_ENDING[path.suffix.lower()])
 
 
 def _load(module: str, name: str) -> Callable[..., Trajectories]:

@@ -1,28 +1,61 @@
 """NumPy files: one ``.npz``, or a folder of ``.npy`` as the NRI and EGNN generators write them."""
 
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from spacetime_en.data.npy import read_header, read_rest
 from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.valid import MOST_ATTRIBUTES, spacing
 from spacetime_en.errors import InputError
+from spacetime_en.limits import check_claim, check_memory, total
+from spacetime_en.schema import check_name, open_regular, reason, shortened
 
 
 def read_npz(path: Path) -> Trajectories:
     """An archive with ``x`` (num, T, N, n) or (T, N, n), and, if there, ``v``, ``times``,
     ``steps``, ``box``; every other array of a fitting shape is an attribute."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: is truncated, no .npz, or holds pickles ({error}).") from None
+    arrays = read_archive(path)
     if "x" not in arrays:
-        raise InputError(f"{path}: expected an array 'x' of positions, found {sorted(arrays)}.")
+        found = shortened(sorted(arrays))
+        raise InputError(f"{path}: expected an array 'x' of positions, found {found}.")
     named = {name: arrays.pop(name, None) for name in ("v", "times", "steps", "box")}
     x = arrays.pop("x")
     return Trajectories.from_arrays(x, **named, attributes=arrays, meta={"source": path.name})
+
+
+def read_archive(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of numbers in an ``.npz`` file, by name, if there is memory for all of them."""
+    arrays, numbers = {}, 0
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            if len(members) > MOST_ATTRIBUTES + 5:
+                raise InputError(
+                    f"{path}: expected at most {MOST_ATTRIBUTES} attributes, found {len(members)}."
+                )
+            for member in members:
+                where = f"{path}: {shortened(member.filename)}"
+                name = check_name(member.filename.removesuffix(".npy"), str(path))
+                if name in arrays:
+                    raise InputError(f"{where} stands twice.")
+                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise InputError(f"{where} is compressed in a way that NumPy does not use.")
+                check_claim(member.file_size, member.compress_size, where)
+                with archive.open(member) as stream:
+                    header = read_header(stream, member.file_size, where)
+                    numbers += total(header.shape)
+                    check_memory(numbers, path)
+                    arrays[name] = read_rest(stream, header)
+    except InputError:
+        raise
+    except Exception as error:  # (zipfile and zlib have many)
+        raise InputError(f"{path}: is cut off, damaged or no .npz ({reason(error)}).") from error
+    return arrays
 
 
 def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
@@ -41,23 +74,39 @@ def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
 
     def joined(kind: str) -> Any:
         files = [p.with_name(p.name.replace("loc_", f"{kind}_", 1)) for p in found]
-        if not all(f.exists() for f in files):
+        there = [f for f in files if os.path.lexists(f)]
+        if not there:
             return None
-        try:
-            return np.concatenate([np.load(f, allow_pickle=False) for f in files])
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(f"{path}: {kind}_*.npy cannot be read ({error}).") from None
+        if len(there) < len(files):
+            missing = next(f for f in files if f not in there)
+            raise InputError(f"{missing}: is missing, but {there[0].name} is there.")
+        parts = [_read_npy(f) for f in files]
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise InputError(f"{path}: the arrays {kind}_*.npy do not fit each other.")
+        return np.concatenate(parts)
 
-    x, v = joined("loc").swapaxes(2, 3), joined("vel")
+    x, v = joined("loc"), joined("vel")
+    for kind, array in (("loc", x), ("vel", v)):
+        if array is not None and array.ndim != 4:
+            raise InputError(f"{path}: expected {kind}_*.npy (num, T, n, N), found {array.shape}.")
+    x = x.swapaxes(2, 3)
     attributes = {}
     if (charges := joined("charges")) is not None:
-        attributes["charge"] = charges.reshape(len(x), -1)
+        attributes["charge"] = charges.reshape(len(charges), -1)
     elif (edges := joined("edges")) is not None:
         attributes["spring"] = edges
     return Trajectories.from_arrays(
         x,
         None if v is None else v.swapaxes(2, 3),
-        times=None if time_step is None else time_step * np.arange(x.shape[1]),
+        times=None if time_step is None else spacing(time_step) * np.arange(x.shape[1]),
         attributes=attributes,
         meta={"source": path.name},
     )
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    """One array of the folder that the user named."""
+    with open_regular(path, inside=True) as file:
+        header = read_header(file, path.stat().st_size, path)
+        check_memory(total(header.shape), path)
+        return read_rest(file, header)

@@ -1,11 +1,24 @@
-"""Anything that ASE reads: extxyz, LAMMPS dumps, ... (the extra ``ase``)."""
+"""Trajectories of atoms that ASE reads: extxyz, LAMMPS dumps, ... (the extra ``ase``)."""
 
 from pathlib import Path
 
 import numpy as np
 
+from spacetime_en.data.readers.apart import read_apart
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError, require
+from spacetime_en.data.valid import spacing
+from spacetime_en.errors import require
+
+# By the ending, and not by what ASE makes of the contents: other formats of ASE look for further
+# files (POTCAR), or for databases.
+FORMATS = {
+    ".xyz": "extxyz",
+    ".extxyz": "extxyz",
+    ".traj": "traj",
+    ".lammpstrj": "lammps-dump-text",
+    ".dump": "lammps-dump-text",
+    ".xdatcar": "vasp-xdatcar",
+}
 
 
 def read_ase(path: Path, time_step: float | None = None) -> Trajectories:
@@ -16,34 +29,16 @@ def read_ase(path: Path, time_step: float | None = None) -> Trajectories:
         time_step: time between frames, in fs; None: with momenta in the file, what fits them
             best, else frames are numbered.
     """
-    io = require("ase.io", "ase")
+    require("ase", "ase")
     units = require("ase.units", "ase")
-    try:
-        frames = io.read(path, index=":")
-    except Exception as error:  # ASE's readers raise whatever they meet
-        raise InputError(f"{path}: ASE cannot read it ({type(error).__name__}: {error}).") from None
-    if not frames:
-        raise InputError(f"{path}: holds no frame.")
-    counts = {len(atoms) for atoms in frames}
-    if len(counts) > 1:
-        raise InputError(
-            f"{path}: the number of atoms changes ({min(counts)} to {max(counts)}); trajectories "
-            "need the same nodes in every frame."
-        )
-    first = frames[0]
-    if any((atoms.numbers != first.numbers).any() for atoms in frames):
-        raise InputError(f"{path}: the order of the atoms changes from frame to frame.")
-    if first.pbc.all() and any(not np.allclose(a.cell, first.cell) for a in frames):
-        raise InputError(f"{path}: the cell changes from frame to frame; it must stay the same.")
-    moving = all(atoms.has("momenta") for atoms in frames)
-    v = np.stack([atoms.get_velocities() for atoms in frames]) if moving else None
-    times = None if time_step is None else np.arange(len(frames)) * time_step * units.fs
-    attributes = {"mass": first.get_masses(), "atomic_number": first.get_atomic_numbers()}
+    times = None if time_step is None else spacing(time_step) * units.fs
+    found = read_apart("ase", path, format=FORMATS[path.suffix.lower()])
+    x = found["x"]
     return Trajectories.from_arrays(
-        np.stack([atoms.get_positions() for atoms in frames]),
-        v,
-        times=times,
-        attributes=attributes,
-        box=np.array(first.cell) if first.pbc.all() else None,
+        x,
+        found.get("v"),
+        times=None if times is None else times * np.arange(len(x)),
+        attributes={name: found[name] for name in ("mass", "atomic_number")},
+        box=found.get("box"),
         meta={"source": path.name, "length_unit": "Å", "time_unit": "Å sqrt(u/eV)"},
     )

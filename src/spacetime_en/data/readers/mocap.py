@@ -8,8 +8,6 @@ angles, a bone turns by M = M_parent C R C^-1 and ends at x = x_parent + length 
 
 from __future__ import annotations
 
-import re
-import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,10 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spacetime_en.data.readers.archives import unpacked
 from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.valid import MOST_ATTRIBUTES
 from spacetime_en.errors import InputError
+from spacetime_en.limits import check_memory
+from spacetime_en.schema import check_name, open_regular, reason, shortened
 
 FRAMES_PER_SECOND = 120  # of the CMU database
+ENDINGS = (".asf", ".amc")
+MOST_BONES = MOST_ATTRIBUTES - 2  # each joint becomes an attribute
 Floats = NDArray[np.float64]
 
 
@@ -77,6 +81,7 @@ class Skeleton:
     def positions(self, motion: dict[str, Floats]) -> Floats:
         """The joints' positions, (T, 31, 3) for the CMU skeleton, from the numbers of a motion."""
         root = dict(zip(self.order, motion["root"].T, strict=True))
+        check_memory(12 * len(self.joints) * len(motion["root"]), "motion")  # positions, rotations
         x = {"root": np.stack([root[f"T{k}"] for k in "XYZ"], axis=-1)}  # (T, 3)
         turns = self._rotation([root[f"R{k}"] for k in "XYZ"])
         m = {"root": self.axis @ turns @ self.axis.T}  # (T, 3, 3)
@@ -120,38 +125,44 @@ def rotation(x: Floats, y: Floats, z: Floats) -> Floats:
 
 def parse_asf(text: str, where: str = "asf") -> Skeleton:
     """The skeleton in the text of an ``.asf`` file."""
-    sections = _sections(text)
     try:
+        sections = _sections(text)
         units = dict(line.split(None, 1) for line in sections["units"])
         degrees = units.get("angle", "deg").strip() == "deg"
         root = dict(line.split(None, 1) for line in sections["root"])
-        bones = {}
+        bones: dict[str, Bone] = {}
         for block in _blocks(sections["bonedata"]):
             named = dict(line.split(None, 1) for line in block if line[0].isalpha())
             *axis, turned = named["axis"].split()
             dof = tuple(d for d in named.get("dof", "").lower().split() if d.startswith("r"))
             if turned.upper() != "XYZ" or list(dof) != sorted(dof):
                 raise ValueError(f"only angles in the order x, y, z are read: {named['name']}")
-            bone = Bone(
-                named["name"].strip(),
-                np.array([float(c) for c in named["direction"].split()]),
-                float(named["length"]),
-                _frame([float(a) for a in axis], degrees),
+            name = check_name(named["name"].strip(), where)
+            if name in bones or name == "root" or len(bones) == MOST_BONES:
+                raise ValueError(f"expected at most {MOST_BONES} bones, each once: {name}")
+            bones[name] = Bone(
+                name,
+                np.array(_numbers(named["direction"].split(), 3)),
+                _numbers([named["length"]], 1)[0],
+                _frame(_numbers(axis, 3), degrees),
                 dof,
             )
-            bones[bone.name] = bone
         parents: dict[str, str] = {}
         for line in next(_blocks(sections["hierarchy"])):
             parent, *children = line.split()
             parents |= dict.fromkeys(children, parent)
-        orientation = [float(a) for a in root["orientation"].split()]
+        orientation = _numbers(root["orientation"].split(), 3)
         if any(float(c) != 0 for c in root.get("position", "").split()):
             raise ValueError("only a root at the origin is read")
         if root.get("axis", "XYZ").strip().upper() != "XYZ":
             raise ValueError("only angles in the order x, y, z are read: root")
         order = tuple(root["order"].upper().split())
+        if sorted(order) != ["RX", "RY", "RZ", "TX", "TY", "TZ"]:
+            raise ValueError("expected the order of TX, TY, TZ, RX, RY and RZ in the root")
+    except InputError:
+        raise
     except (KeyError, ValueError, IndexError, StopIteration) as error:
-        raise InputError(f"{where}: is no ASF skeleton ({error}).") from None
+        raise InputError(f"{where}: is no ASF skeleton ({reason(error)}).") from None
     return Skeleton(bones, parents, order, _frame(orientation, degrees), degrees)
 
 
@@ -172,8 +183,12 @@ def parse_amc(text: str, where: str = "amc") -> dict[str, Floats]:
             found.setdefault(words[0], []).append([float(w) for w in words[1:]])
         motion = {name: np.array(rows) for name, rows in found.items()}
     except ValueError as error:
-        raise InputError(f"{where}: is no AMC motion ({error}).") from None
-    if frames == 0 or any(rows.shape != (frames, rows.shape[-1]) for rows in motion.values()):
+        raise InputError(f"{where}: is no AMC motion ({reason(error)}).") from None
+    if (
+        frames == 0
+        or "root" not in motion
+        or any(rows.shape != (frames, rows.shape[-1]) for rows in motion.values())
+    ):
         raise InputError(f"{where}: is no AMC motion, or cut off: frames of different joints.")
     return motion
 
@@ -193,6 +208,8 @@ class MotionFiles:
     def __post_init__(self) -> None:
         for name, read in _files(self.path):
             stem = PurePosixPath(name).stem
+            if not name.isprintable():
+                raise InputError(f"{self.path}: {shortened(name)} cannot be the name of a file.")
             if name in self._read or (name.endswith(".amc") and stem in self._motions):
                 raise InputError(
                     f"{self.path}: two trials or skeletons are called {stem}; give each a name of "
@@ -231,10 +248,14 @@ class MotionFiles:
         name = self._file(trial)
         where = f"{self.path}/{name}"
         motion = parse_amc(self._read[name](), where)
+        skeleton = self.skeleton(trial)
         try:
-            return self.skeleton(trial).positions(motion)
+            with np.errstate(all="ignore"):  # what overflows is found with the values
+                return skeleton.positions(motion)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
         except (KeyError, ValueError) as error:
-            raise InputError(f"{where}: does not fit its skeleton ({error}).") from None
+            raise InputError(f"{where}: does not fit its skeleton ({reason(error)}).") from None
 
 
 def read_mocap(path: Path, time_step: float = 1 / FRAMES_PER_SECOND) -> Trajectories:
@@ -287,21 +308,26 @@ def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:
 
 def _files(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """Names of the ASF and AMC files, wherever they are inside, and what reads their texts."""
-    wanted = (".asf", ".amc")
     if path.is_dir():
         for file in sorted(path.rglob("*")):
-            if file.suffix.lower() in wanted and file.is_file():
-                yield str(file.relative_to(path)).lower(), partial(file.read_text, "latin-1")
+            if file.suffix.lower() in ENDINGS and (file.is_file() or file.is_symlink()):
+                yield str(file.relative_to(path)).lower(), partial(_text, file)
         return
     try:
-        with tarfile.open(path) as archive:  # read in memory: nothing is unpacked anywhere
-            for member in archive:
-                if member.isfile() and member.name.lower().endswith(wanted):
-                    stream = archive.extractfile(member)
-                    assert stream is not None
-                    yield member.name.lower(), partial(stream.read().decode, "latin-1")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise InputError(f"{path}: expected a folder or a tar file of ASF/AMC ({error}).") from None
+        for name, content in unpacked(path, ENDINGS):  # in memory: nothing is written anywhere
+            yield name.lower(), partial(content.decode, "latin-1")
+    except InputError:
+        raise
+    except Exception as error:  # (tar files are damaged in many ways)
+        raise InputError(
+            f"{path}: expected a folder or a tar file of ASF/AMC ({reason(error)})."
+        ) from error
+
+
+def _text(file: Path) -> str:
+    with open_regular(file, inside=True) as opened:
+        check_memory(file.stat().st_size, file)  # a character may become a number
+        return opened.read().decode("latin-1")
 
 
 def _sections(text: str) -> dict[str, list[str]]:
@@ -309,9 +335,9 @@ def _sections(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
-        line = re.sub(r"#.*", "", line).strip()
+        line = line.partition("#")[0].strip()
         if line.startswith(":"):
-            lines = found.setdefault(line[1:].split()[0].lower(), [])
+            lines = found.setdefault(line[1:].partition(" ")[0].lower(), [])
         elif line:
             lines.append(line)
     return found
@@ -327,6 +353,13 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
             yield block
         else:
             block.append(line)
+
+
+def _numbers(words: list[str], count: int) -> list[float]:
+    numbers = [float(word) for word in words]
+    if len(numbers) != count or not np.isfinite(numbers).all():
+        raise ValueError(f"expected {count} finite numbers, found {shortened(' '.join(words))}")
+    return numbers
 
 
 def _frame(angles: list[float], degrees: bool) -> Floats:

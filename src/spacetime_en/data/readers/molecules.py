@@ -1,13 +1,25 @@
-"""Anything that MDAnalysis reads: DCD, XTC, TRR, ... (the extra ``mdanalysis``)."""
+"""Molecules that MDAnalysis reads: DCD, XTC, TRR, ... (the extra ``mdanalysis``)."""
 
 import os
-import warnings
 from pathlib import Path
 
-import numpy as np
-
+from spacetime_en.data.readers.apart import read_apart
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.errors import InputError, require
+
+FORMATS = {".dcd": "DCD", ".xtc": "XTC", ".trr": "TRR", ".nc": "NCDF", ".ncdf": "NCDF"}
+# Topologies that are one file: others include further ones (itp), or are databases (dms).
+TOPOLOGIES = {
+    ".psf": "PSF",
+    ".pdb": "PDB",
+    ".ent": "PDB",
+    ".gro": "GRO",
+    ".tpr": "TPR",
+    ".crd": "CRD",
+    ".mol2": "MOL2",
+    ".data": "DATA",
+    **dict.fromkeys((".top", ".prmtop", ".parm7"), "TOP"),
+}
 
 
 def read_mdanalysis(
@@ -20,47 +32,35 @@ def read_mdanalysis(
         topology: the file that names the atoms (PSF, PDB, GRO, TPR, ...).
         select: which atoms, in MDAnalysis's language, such as ``"name CA"``.
     """
-    mda = require("MDAnalysis", "mdanalysis")
+    require("MDAnalysis", "mdanalysis")
     if topology is None:
         raise InputError(
             f"topology: {path.name} has no atom names; give the topology file as well."
         )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about guessed masses and missing fields
-            universe = mda.Universe(str(topology), str(path))
-            atoms = universe.select_atoms(select)
-            if len(atoms) == 0:
-                raise InputError(f"select: {select!r} selects no atom.")
-            frames = [
-                (atoms.positions.copy(), atoms.velocities.copy() if step.has_velocities else None)
-                for step in universe.trajectory
-            ]
-            times = np.array([step.time for step in universe.trajectory], dtype=float)
-            if not (np.diff(times) > 0).all():  # some files have no times
-                times = float(universe.trajectory.dt) * np.arange(len(frames))
-            cells = [step.triclinic_dimensions for step in universe.trajectory]
-            cell = None if any(c is None for c in cells) else np.mean(cells, axis=0)
-            masses = atoms.masses if hasattr(atoms, "masses") else None
-    except InputError:
-        raise
-    except Exception as error:  # MDAnalysis's readers raise whatever they meet
-        raise InputError(
-            f"{path}: MDAnalysis cannot read it ({type(error).__name__}: {error})."
-        ) from None
-    v = None if frames[0][1] is None else np.stack([f[1] for f in frames])  # type: ignore[misc]
+    named = Path(topology)
+    if named.suffix.lower() not in TOPOLOGIES or not named.exists():
+        what = "there is no such file" if not named.exists() else "no reader for it"
+        raise InputError(f"topology: {named}: {what}; known are {', '.join(sorted(TOPOLOGIES))}.")
+    found = read_apart(
+        "mdanalysis",
+        path,
+        topology=named,
+        select=select,
+        format=FORMATS[path.suffix.lower()],
+        topology_format=TOPOLOGIES[named.suffix.lower()],
+    )
     return Trajectories.from_arrays(
-        np.stack([f[0] for f in frames]),
-        v,
-        times=times,
-        attributes={} if masses is None else {"mass": masses},
-        box=cell if cell is not None and np.linalg.det(cell) > 0 else None,
+        found["x"],
+        found.get("v"),
+        times=found["times"],
+        attributes={"mass": found["mass"]} if "mass" in found else {},
+        box=found.get("box"),
         meta={
             "source": path.name,
             "select": select,
             "length_unit": "Å",
             "time_unit": "ps",
             # At constant pressure the cell breathes; its mean stands for all frames.
-            "box": "mean over the frames" if cell is not None else None,
+            "box": "mean over the frames" if "box" in found else None,
         },
     )

@@ -1,0 +1,68 @@
+"""Headers of ``.npy`` files, believed as far as the file is long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacetime_en.errors import InputError
+from spacetime_en.limits import total
+from spacetime_en.schema import reason
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a ``.npy`` file says of its array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran_order: bool
+
+
+def read_header(file: IO[bytes], length: int, where: object) -> Header:
+    """The header of an array of numbers, and nothing behind it.
+
+    Args:
+        file: at its start.
+        length: of the file, in bytes.
+        where: begins the sentence if it is no such array, or claims to be another than fits.
+    """
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"version {version[0]}.{version[1]} is not known")
+        shape, fortran_order, dtype = _HEADERS[version](file)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise InputError(f"{where}: is no .npy file of an array ({reason(error)}).") from None
+    if dtype.kind not in "biufc" or dtype.itemsize == 0:
+        raise InputError(f"{where}: expected numbers, found values of type {dtype}.")
+    claimed, there = total(shape) * dtype.itemsize, length - file.tell()
+    if min(shape, default=0) < 0 or claimed != there:
+        raise InputError(
+            f"{where}: is cut off or damaged: shape {shape} takes {claimed} bytes, {there} are "
+            "there."
+        )
+    return Header(shape, dtype, fortran_order)
+
+
+def read_rest(file: IO[bytes], header: Header) -> NDArray[Any]:
+    """The array behind a header; whether there is memory for it was asked before."""
+    array = np.empty(total(header.shape), dtype=header.dtype)
+    raw, done = array.view(np.uint8), 0
+    while done < len(raw):
+        block = file.read(min(1 << 24, len(raw) - done))
+        if not block:
+            raise EOFError("the file ends before its array does")
+        raw[done : done + len(block)] = np.frombuffer(block, np.uint8)
+        done += len(block)
+    if header.fortran_order:
+        return array.reshape(header.shape[::-1]).transpose()
+    return array.reshape(header.shape)

@@ -1,0 +1,175 @@
+"""What arrays must be to become trajectories: real and finite numbers whose shapes fit each other.
+
+Everything passes here, whether it comes from a file, from a folder on disk or from Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacetime_en.errors import InputError
+from spacetime_en.schema import check_name, reason, shortened
+
+if TYPE_CHECKING:
+    from spacetime_en.data.trajectories import Stacked, Trajectories
+
+LARGEST = float(np.finfo(np.float32).max)  # models compute in single precision
+SHORTEST = float(np.finfo(np.float32).tiny)  # and so no time between frames is below this
+MOST_STEPS = 2**53  # whole numbers up to it are exact wherever they go
+MOST_ATTRIBUTES = 500  # each is a file that is open while it is written
+_AT_ONCE = 1 << 22  # numbers looked at in one piece: of a set on disk there may be billions
+
+
+def real(name: str, value: Any, kinds: str = "iuf") -> NDArray[np.float64]:
+    """`value` as an array of float64.
+
+    Args:
+        name: begins the sentence if it cannot be one.
+        value: anything that NumPy makes an array of, in any byte order.
+        kinds: NumPy's letters for the types allowed: integers, unsigned ones, real numbers.
+    """
+    if np.ma.is_masked(value):
+        raise InputError(f"{name}: some values are masked; fill them in, or cut them out.")
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # (anything may have an __array__ of its own)
+        raise InputError(f"{name}: cannot be made an array ({reason(error)}).") from None
+    if array.dtype.kind not in kinds:
+        raise InputError(f"{name}: expected real numbers, found values of type {array.dtype}.")
+    with np.errstate(over="ignore"):  # of long doubles
+        return np.asarray(array, dtype=np.float64)
+
+
+def whole(name: str, value: Any) -> NDArray[np.int64]:
+    """`value` as an array of whole numbers."""
+    numbers = real(name, value)
+    if not (np.abs(numbers) <= MOST_STEPS).all():
+        raise InputError(f"{name}: expected whole numbers up to 2^53, found {brief(numbers)}.")
+    if (numbers != np.floor(numbers)).any():
+        raise InputError(f"{name}: expected whole numbers, found {brief(numbers)}.")
+    return numbers.astype(np.int64)
+
+
+def spacing(time_step: Any) -> float:
+    """The time between frames that somebody gave."""
+    step = real("time_step", time_step)
+    if step.shape != () or not SHORTEST <= step <= LARGEST:
+        raise InputError(
+            f"time_step: expected the time between frames, found {shortened(time_step)}."
+        )
+    return float(step)
+
+
+def check_values(name: str, stacked: Stacked) -> None:
+    """Refuse NaN, infinity, and numbers that are none in single precision.
+
+    Args:
+        name: of the array.
+        stacked: of any shape, the first axis counts runs; read piece by piece.
+    """
+    rows = max(1, _AT_ONCE // max(1, int(np.prod(stacked.shape[1:]))))
+    for start in range(0, len(stacked), rows):
+        piece = np.asarray(stacked[start : start + rows])
+        if piece.size == 0 or (piece.min() >= -LARGEST and piece.max() <= LARGEST):
+            continue
+        place = np.argwhere(~(np.abs(piece) <= LARGEST))[0]
+        value = piece[tuple(place)]
+        axes = ("run", "frame", "node") if piece.ndim == 4 else ("run", "node", "node")
+        where = [start + int(place[0]), *place[1:].tolist()]
+        at = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where, strict=False))
+        if np.isfinite(value):
+            raise InputError(
+                f"{name}: {value:g} at {at} is beyond {LARGEST:.2g}, where single precision ends; "
+                "use other units."
+            )
+        raise InputError(f"{name}: NaN or infinite values at {at}; mend or cut them out.")
+
+
+def check_layout(t: Trajectories) -> None:
+    """Refuse names, shapes, steps, times, a box or lengths that do not fit; reads no data."""
+    if len(t.x.shape) != 4 or 0 in t.x.shape[1:]:
+        raise InputError(f"x: expected shape (num, T, N, n), none of them 0, found {t.x.shape}.")
+    num, T, N, n = t.x.shape
+    if tuple(t.v.shape) != tuple(t.x.shape):
+        raise InputError(f"v: expected the shape of x, {t.x.shape}, found {t.v.shape}.")
+    for name, value in (("steps", t.steps), ("times", t.times)):
+        if value.shape != (T,) or not np.isfinite(value).all() or not (np.diff(value) > 0).all():
+            raise InputError(f"{name}: expected {T} increasing numbers, found {brief(value)}.")
+    gaps = np.diff(t.times)
+    if not ((gaps >= SHORTEST) & (gaps <= LARGEST)).all() or np.abs(t.times).max() > LARGEST:
+        raise InputError(
+            f"times: {brief(t.times)} are none in single precision, in which models compute; use "
+            "another unit."
+        )
+    if t.box is not None:
+        check_box(t.box, n)
+    if t.lengths is not None and (
+        t.lengths.shape != (num,) or t.lengths.dtype.kind != "i" or not _within(t.lengths, T)
+    ):
+        raise InputError(
+            f"lengths: expected {num} numbers of frames from 1 to {T}, found {brief(t.lengths)}."
+        )
+    if len(t.attributes) > MOST_ATTRIBUTES:
+        raise InputError(
+            f"attributes: expected at most {MOST_ATTRIBUTES}, found {len(t.attributes)}."
+        )
+    for name, stacked in t.attributes.items():
+        if check_name(name, "attributes") in ("x", "v"):
+            raise InputError(f"attributes: {name!r} cannot be the name of one.")
+        if tuple(stacked.shape) not in ((num, N), (num, N, N)):
+            raise InputError(
+                f"{name}: expected shape {(num, N)} or {(num, N, N)}, found {stacked.shape}."
+            )
+    for problem in _problems(t.meta, N, n):
+        raise InputError(f"meta: {problem}.")
+
+
+def check_box(box: NDArray[Any], n: int) -> None:
+    """Refuse what is no cell of n finite vectors with a volume."""
+    if box.shape != (n, n):
+        raise InputError(
+            f"box: expected {n} edge lengths or {n} cell vectors, found shape {box.shape}."
+        )
+    if not (np.abs(box) <= LARGEST).all():
+        raise InputError(f"box: expected finite lengths, found {brief(box)}.")
+    with np.errstate(all="ignore"):
+        volume = np.linalg.det(box)
+    if volume == 0 or not np.isfinite(volume):
+        raise InputError(f"box: expected a cell with a volume, found {brief(box)}.")
+
+
+def brief(values: NDArray[Any]) -> str:
+    """The first few numbers of an array."""
+    flat = values.ravel()
+    if flat.size < 7:
+        return f"[{', '.join(f'{v:g}' for v in flat)}]"
+    return f"[{flat[0]:g}, {flat[1]:g}, {flat[2]:g}, ..., {flat[-1]:g}]"
+
+
+def _within(lengths: NDArray[Any], frames: int) -> bool:
+    return lengths.size == 0 or bool(lengths.min() >= 1 and lengths.max() <= frames)
+
+
+_TEXTS = ("velocities", "system", "scheme", "source", "length_unit", "time_unit")
+
+
+def _problems(meta: dict[str, Any], nodes: int, dims: int) -> Iterator[str]:
+    """What is wrong with the entries of meta that have a meaning; all others are free."""
+    for key in meta:
+        if not isinstance(key, str):
+            yield f"expected names, found {shortened(key)}"
+    for key in _TEXTS:
+        if not isinstance(meta.get(key), str | None):
+            yield f"{key}: expected a text, found {shortened(meta[key])}"
+    if meta.get("up") is not None:
+        up = real("meta: up", meta["up"])
+        if up.shape != (dims,) or not np.isfinite(up).all() or not up.any():
+            yield f"up: expected a direction of {dims} numbers, found {shortened(meta['up'])}"
+    if meta.get("edges"):
+        edges = whole("meta: edges", meta["edges"])
+        if edges.ndim != 2 or edges.shape[1] != 2 or edges.min() < 0 or edges.max() >= nodes:
+            yield f"edges: expected pairs of nodes from 0 to {nodes - 1}"
