@@ -314,12 +314,13 @@ class Trajectories:
 def _check_complete(folder: Path, metas: Sequence[ShardMeta]) -> None:
     """Refuse a set of which shards are missing, or belong to another."""
     count, there = metas[0].shards, {meta.shard for meta in metas}
-    if len(metas) != count or any(m.shards != count for m in metas) or max(there) >= count:
-        missing = next((i for i in range(len(metas) + 1) if i not in there), 0)
+    if any(meta.shards != count for meta in metas) or max(there) >= count:
+        raise InputError(f"{folder}: holds shards of several data sets; keep those of one.")
+    if len(there) < count:
+        first = next(i for i in range(len(there) + 1) if i not in there)
         raise InputError(
-            f"{folder}: is not complete: {len(metas)} of {count} shards are there, the first that "
-            f"is missing or of another split is {missing}; make it with the same command and "
-            "--shard."
+            f"{folder}: is not complete: {count - len(there)} of {count} shards are missing, the "
+            f"first is {first}; make it with the same command and --shard."
         )
 
 
