@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 _PLENTY = 1 << 62  # bytes, where nothing is known
@@ -13,8 +14,8 @@ def cores() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that can still be had, of the machine or of the container that we are in."""
-    found = [_PLENTY]
+    """Bytes that can still be had, of the machine, the container, or what a process may take."""
+    found = [_PLENTY, *_left_of_limit()]
     try:
         known = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         found.append(1024 * int(known["MemAvailable"].split()[0]))
@@ -24,6 +25,19 @@ def free_memory() -> int:
     except (OSError, ValueError, KeyError):  # another system, or no limit
         pass
     return min(found)
+
+
+def _left_of_limit() -> Iterator[int]:
+    """What is left of the limit for this process (ulimit -v), if there is one."""
+    try:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            yield max(0, limit - pages * resource.getpagesize())
+    except (ImportError, OSError):  # another system
+        return
 
 
 def free_room(folder: Path) -> int:

@@ -92,7 +92,7 @@ def write(tmp_path, how):
         ("pickle.npz", "'x.npy': expected numbers, found values of type object"),
         ("nan.npz", "NaN or infinite values at run 0"),
         ("words.npz", "'x.npy': expected numbers, found values of type <U1"),
-        ("text.h5", "cut off, damaged or not in the H5MD layout"),
+        ("text.h5", "is cut off, damaged or of another format"),
         ("thing.docx", "no reader for '.docx'; known are .dcd"),
         ("folder", "neither a data set of this package nor loc_"),
         ("nowhere.npz", "there is no such file or folder"),

@@ -92,8 +92,11 @@ def benchmark_windows(
         own = splits(motion)[split]
         pairs = [(int(run), start) for run, starts in own.items() for start in starts]
         ends = (length - 1) * stride + horizon
-        assert trajectories.lengths is not None
-        lost = [run for run, start in pairs if start + ends >= trajectories.lengths[run]]
+        lengths = trajectories.lengths
+        lengths = (
+            np.full(len(trajectories), len(trajectories.times)) if lengths is None else lengths
+        )
+        lost = [run for run, start in pairs if start + ends >= lengths[run]]
         if lost:
             raise InputError(
                 f"protocol: {len(lost)} of the {len(pairs)} {split} windows of {motion!r} reach "

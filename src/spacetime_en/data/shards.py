@@ -28,6 +28,7 @@ from spacetime_en.files import new_whole
 from spacetime_en.schema import (
     Count,
     Positive,
+    check_format,
     check_name,
     check_no_link,
     open_regular,
@@ -226,6 +227,12 @@ def find_shards(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("shard-*-of-*") if named.fullmatch(p.name) and p.is_dir())
 
 
+def is_whole(folder: Path) -> bool:
+    """Whether all shards of a set are in a folder, by their names."""
+    found = find_shards(folder)
+    return bool(found) and len(found) == int(found[0].name.rsplit("-", 1)[1])
+
+
 def read_meta(shard: Path) -> ShardMeta:
     """What a shard's ``meta.json`` says, as far as it fits the files beside it."""
     check_no_link(shard)
@@ -233,12 +240,8 @@ def read_meta(shard: Path) -> ShardMeta:
     if not path.exists():
         raise InputError(f"{path}: is missing; make the data set again.")
     found = parse_json(read_text(path, inside=True), str(path))
-    version = found.get("format", FORMAT) if isinstance(found, dict) else FORMAT
-    if version != FORMAT or isinstance(version, bool):
-        raise InputError(
-            f"{path}: format: expected {FORMAT}, found {shortened(version)}; make the data set "
-            "again, or read it with the version that wrote it."
-        )
+    if isinstance(found, dict):
+        check_format(found.get("format", FORMAT), FORMAT, str(path))
     meta: ShardMeta = typed(found, ShardMeta, str(path))
     for name in meta.arrays[: MOST_ATTRIBUTES + 3]:
         check_name(name, f"{path}: arrays")

@@ -96,7 +96,8 @@ def simulate(
         return run.part(*(shard or (0, 1)), progress=progress)
     folder = Path(out)
     there = {int(path.name.rsplit("-", 1)[1]) for path in find_shards(folder)}
-    if len(there) > 1 or (shard is not None and there - {shard[1]}):
+    parts = num if shard is None else shard[1]
+    if len(there) > 1 or max(there, default=parts) > parts or (shard and there - {parts}):
         raise InputError(
             f"{folder}: holds shards of a set in {min(there)} parts; go on with that number, or "
             "choose another folder."

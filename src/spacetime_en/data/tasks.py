@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
+import msgspec
 import numpy as np
 import torch
 from filelock import FileLock
@@ -25,13 +27,16 @@ from spacetime_en.data.mocap import (
     load_motions,
 )
 from spacetime_en.data.readers.solar import solar_system
-from spacetime_en.data.shards import find_shards
+from spacetime_en.data.shards import is_whole
 from spacetime_en.data.simulation import simulate
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Targets, Windows
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.progress import progress_bar
+from spacetime_en.schema import Count, NotNegative, Positive, arguments
 from spacetime_en.tensors import evenly
+
+Million = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 
 
 @dataclass(frozen=True)
@@ -218,16 +223,16 @@ class Simulated:
         scheme: kick-drift (the paper's), verlet or adaptive.
     """
 
-    system: str
-    nodes: int = 5
-    length: int = 10
-    stride: int = 10
-    horizon: int = 10_000
-    counts: tuple[int, int, int] = (16_000, 2_000, 2_000)
-    noise: float = 0.0
-    noise_seed: int = 0
-    seed: int = 0
-    scheme: str = "kick-drift"
+    system: Literal["charged", "gravity", "springs"]
+    nodes: Million = 5
+    length: Million = 10
+    stride: Positive = 10
+    horizon: Positive = 10_000
+    counts: tuple[Positive, Positive, Positive] = (16_000, 2_000, 2_000)
+    noise: NotNegative = 0.0
+    noise_seed: Count = 0
+    seed: Count = 0
+    scheme: Literal["kick-drift", "verlet", "adaptive"] = "kick-drift"
 
 
 @dataclass(frozen=True)
@@ -238,7 +243,7 @@ class _EGNNBenchmark:
         horizon: 1,000, 1,500 or 2,000 steps.
     """
 
-    horizon: int = 1_000
+    horizon: Positive = 1_000
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -287,9 +292,9 @@ class _SolarSystem:
         horizon: days from the last frame to the target.
     """
 
-    length: int = 10
-    stride: int = 10
-    horizon: int = 30
+    length: Million = 10
+    stride: Positive = 10
+    horizon: Positive = 30
 
 
 Recipe = Simulated | _EGNNBenchmark | _Motion | _SolarSystem
@@ -343,7 +348,8 @@ def load_task(
             f"{min(unknown)}: not a setting of task {name!r}, whose settings are: "
             f"{', '.join(known)}."
         )
-    recipe = type(recipe)(**(known | settings))
+    hints = get_type_hints(type(recipe), include_extras=True)
+    recipe = type(recipe)(**arguments(known | settings, hints))
     folder = cache_folder() if cache is None else Path(cache)
     if targets != "observed" and not isinstance(recipe, Simulated):
         raise InputError(f"targets: task {name!r} has only those that were observed.")
@@ -355,10 +361,6 @@ def load_task(
     if isinstance(recipe, _Motion):
         data = load_motions(find_motions([folder / "cmu_mocap"]), recipe.motion)
         return Task(name, *benchmark_windows(data, recipe.motion, recipe.protocol))
-    numbers = {key: getattr(recipe, key) for key in ("nodes", "length", "stride", "horizon")}
-    for key, value in (*numbers.items(), *(("counts", count) for count in recipe.counts)):
-        if not isinstance(value, int) or value < 1:
-            raise InputError(f"{key}: expected a positive whole number, found {value!r}.")
     last = (recipe.length - 1) * recipe.stride
     save = [*range(0, last + 1, recipe.stride), last + recipe.horizon]
     key = (
@@ -393,16 +395,34 @@ def load_task(
     )
 
 
-def _one_at_a_time(folder: Path) -> FileLock:
-    """Several processes may want the same data at once: the first makes them, the others wait."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder.with_name(f".{folder.name}.lock"))
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Several processes may want the same data at once: the first makes them, the others wait.
+
+    Data that are there are only read: they may be in a cache that nobody can write to.
+    """
+    if is_whole(folder):
+        yield
+        return
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise InputError(
+            f"{folder.parent}: data of tasks are kept here, and cannot be ({error.strerror}); set "
+            "SPACETIME_EN_CACHE to a folder that can be written to."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _egnn_task(name: str, recipe: _EGNNBenchmark, cache: Path) -> Task:
     folder = cache / "egnn-nbody"
     with _one_at_a_time(folder):
-        if not find_shards(folder):
+        if not is_whole(folder):
             with progress_bar(f"making the data of {name}", sum(recipe.counts)) as progress:
                 egnn_nbody.replay(progress=progress).save(folder)
     data = Trajectories.open(folder, verify=True)

@@ -1,8 +1,8 @@
 """Files that other packages read, in a process of its own with limits of memory and time.
 
-The readers of ASE and MDAnalysis were made for files of friends: they take memory for what a header
-claims, read on behind the end of a file, keep notes beside it. Whatever happens there, this process
-gets arrays or one sentence.
+The readers of h5py, ASE and MDAnalysis were made for files of friends: they take memory for what a
+header claims, read on behind the end of a file, keep notes beside it, or crash. Whatever happens
+there, this process gets arrays or one sentence.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from spacetime_en.data.readers import foreign
 from spacetime_en.data.readers.arrays import read_archive
+from spacetime_en.data.readers.foreign import program
 from spacetime_en.errors import InputError
-from spacetime_en.limits import free_memory, in_bytes
-from spacetime_en.schema import open_regular, reason
+from spacetime_en.machine import free_memory, in_words
+from spacetime_en.schema import open_regular, read_json, reason
 
-SECONDS, SECONDS_PER_MB = 60, 20  # of computing; the slowest of the readers takes one for a MB
+SECONDS, SECONDS_PER_MB = 20, 20  # of computing; the slowest of the readers takes one for a MB
 
 
-def read_apart(package: str, path: Path, **options: Any) -> dict[str, NDArray[Any]]:
-    """The arrays that a package finds in a file, by name.
+def read_apart(
+    module: str, path: Path, **options: Any
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The arrays and texts that a reader finds in a file, by name.
 
     Args:
-        package: the name of a function of :mod:`foreign`.
+        module: the name of one in :mod:`foreign`.
         path: the file.
-        options: of the function; the values of type Path are files, too.
+        options: of its function; values of type Path are files, too.
     """
     files = {"path": path} | {k: v for k, v in options.items() if isinstance(v, Path)}
     limits = {
@@ -48,24 +50,24 @@ def read_apart(package: str, path: Path, **options: Any) -> dict[str, NDArray[An
             (folder / f"{key}{file.suffix.lower()}").symlink_to(file.resolve())
             options[key] = f"{key}{file.suffix.lower()}"
         done = subprocess.run(
-            [sys.executable, "-P", foreign.__file__, package, json.dumps(options | limits)],
+            [sys.executable, "-P", program.__file__, module, json.dumps(options | limits)],
             cwd=folder,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
         )
         if done.returncode < 0:
             raise InputError(f"{path}: {_killed(-done.returncode, limits)}.")
         if done.returncode > 0:
-            said = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
-            raise InputError(f"{path}: {reason(ValueError(*said)) if said else 'cannot be read'}.")
-        return read_archive(folder / foreign.FOUND)
+            said = done.stderr.decode(errors="replace").strip().splitlines() or ["cannot be read"]
+            raise InputError(f"{path}: {reason(ValueError(said[-1]), most=400)}.")
+        return read_archive(folder / "found.npz"), read_json(folder / "found.json", dict[str, str])
 
 
 def _killed(number: int, limits: dict[str, int]) -> str:
     if number == getattr(signal, "SIGXCPU", None):
-        return f"its reader found no end in {limits['seconds']} seconds"
-    memory = in_bytes(limits["memory"])
-    name = signal.Signals(number).name
+        return f"its reader came to no end in {limits['seconds']} seconds; the file is damaged"
+    name, memory = signal.Signals(number).name, in_words(limits["memory"])
     return (
         f"its reader crashed ({name}); the file is damaged, or needs more than {memory} of memory"
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spacetime_en.errors import InputError
-from spacetime_en.limits import check_memory, in_bytes
+from spacetime_en.limits import check_memory
+from spacetime_en.machine import in_words
 from spacetime_en.schema import open_regular, shortened
 
 MOST_UNPACKED = 1 << 30  # bytes, or a hundred times the archive's length
@@ -55,7 +56,7 @@ class _Bounded:
 
     def _check(self, place: int) -> None:
         if place > self.most:
-            raise InputError(f"{self.where}: unpacks to more than {in_bytes(self.most)}.")
+            raise InputError(f"{self.where}: unpacks to more than {in_words(self.most)}.")
 
     def read(self, size: int = -1) -> Any:
         self._check(self.tell() + size)

@@ -32,7 +32,7 @@ def read_ase(path: Path, time_step: float | None = None) -> Trajectories:
     require("ase", "ase")
     units = require("ase.units", "ase")
     times = None if time_step is None else spacing(time_step) * units.fs
-    found = read_apart("ase", path, format=FORMATS[path.suffix.lower()])
+    found, _ = read_apart("atoms", path, format=FORMATS[path.suffix.lower()])
     x = found["x"]
     return Trajectories.from_arrays(
         x,

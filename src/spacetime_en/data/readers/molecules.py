@@ -41,8 +41,8 @@ def read_mdanalysis(
     if named.suffix.lower() not in TOPOLOGIES or not named.exists():
         what = "there is no such file" if not named.exists() else "no reader for it"
         raise InputError(f"topology: {named}: {what}; known are {', '.join(sorted(TOPOLOGIES))}.")
-    found = read_apart(
-        "mdanalysis",
+    found, _ = read_apart(
+        "molecules",
         path,
         topology=named,
         select=select,

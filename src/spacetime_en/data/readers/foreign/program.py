@@ -1,0 +1,47 @@
+"""``program.py MODULE ARGUMENTS``: read a file within limits, and leave what was found here.
+
+That is ``found.npz`` and ``found.json`` in the working directory; if there is nothing to leave, a
+sentence on standard error.
+"""
+
+import json
+import runpy
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def main(module: str, arguments: dict[str, Any]) -> None:
+    """Call the function ``read`` of a module beside this one."""
+    _limit(arguments.pop("memory"), arguments.pop("seconds"))
+    warnings.simplefilter("ignore")  # about guessed masses and missing fields
+    try:
+        read = runpy.run_path(str(Path(__file__).with_name(f"{module}.py")))["read"]
+        arrays, texts = read(**arguments)
+        np.savez("found.npz", **arrays)
+        Path("found.json").write_text(json.dumps(texts))
+    except MemoryError:
+        sys.exit("needs more memory than there is")
+    except Exception as error:  # these readers raise whatever they meet
+        what = " ".join(str(error).split())[:300]
+        sys.exit(f"is cut off, damaged or of another format ({type(error).__name__}: {what})")
+
+
+def _limit(memory: int, seconds: int) -> None:
+    """End this process, and not the machine, if a file asks too much of it."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+        own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (own + memory, own + memory))
+    except (ImportError, OSError, ValueError):  # no Unix, no Linux, or lower limits already
+        return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
