@@ -34,6 +34,19 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(messages, "CHUNK_ON_CPU", 5 * 5 * 8)  # five edges of width 5
 
 
+@pytest.fixture
+def set_threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def sums_and_gradients(p, q, edges, weights):
+    found = summed_messages(p, q, edges, weights)
+    inputs = (p, q, edges.s, edges.x, *weights)
+    return [*found, *torch.autograd.grad(sum(t.sin().sum() for t in found), inputs)]
+
+
 @given(
     R=st.integers(1, 7),
     K=st.integers(0, 5),
@@ -57,6 +70,65 @@ def test_chunks_sum_what_the_equations_say(R, K, width, n, edges_in_a_chunk, nod
     )
     for have, want in zip((*found, *found_d), (*expected, *expected_d), strict=True):
         torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("nodes", [True, False])
+def test_the_same_bits_with_any_number_of_threads(small_chunks, set_threads, dtype, nodes):
+    """Also with more threads than chunks, of which there are about twelve, and once more."""
+    p, q, edges, weights = case(R=20, dtype=dtype, nodes=nodes)
+    expected = sums_and_gradients(p, q, edges, weights)
+    for number in (2, 3, 40, 2):
+        set_threads(number)
+        for have, want in zip(sums_and_gradients(p, q, edges, weights), expected, strict=True):
+            assert torch.equal(have, want)
+            assert have.dtype == want.dtype
+
+
+@pytest.mark.parametrize("K", [1, 4, 30])
+def test_chunks_are_all_edges_of_some_receivers(small_chunks, K):
+    """Also where one receiver has more edges than a chunk should have."""
+    p, _, edges, _ = case(R=9, K=K)
+    chunks = messages._chunks(edges.senders, edges.mask, p)
+    assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
+    assert torch.cat([chunk.at for chunk in chunks]).equal(edges.mask.flatten().nonzero()[:, 0])
+    assert torch.cat([chunk.i for chunk in chunks]).equal(edges.mask.nonzero()[:, 0])
+    assert torch.cat([chunk.j for chunk in chunks]).equal(edges.senders[edges.mask])
+    receivers = [set(chunk.i.tolist()) for chunk in chunks]
+    assert sum(map(len, receivers)) == len(set().union(*receivers))
+
+
+@pytest.mark.parametrize(("R", "chunks"), [(0, 0), (5, 1), (6, 4), (20, 4), (21, 8), (40, 8)])
+def test_two_or_four_threads_have_equal_shares(small_chunks, R, chunks):
+    p, _, edges, _ = case(R, K=1)
+    found = messages._chunks(edges.senders, torch.ones_like(edges.mask), p)
+    assert len(found) == chunks
+    sizes = [len(chunk.at) for chunk in found]
+    assert not sizes or max(sizes) <= min(5, min(sizes) + 1)
+
+
+def test_autocast_and_threads(small_chunks, set_threads):
+    p, q, edges, weights = case(R=20, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = sums_and_gradients(p, q, edges, weights)
+        set_threads(2)
+        found = sums_and_gradients(p, q, edges, weights)
+    for have, want in zip(found, expected, strict=True):
+        assert have.dtype == torch.float32
+        assert torch.equal(have, want)
+
+
+def test_a_caller_in_inference_mode_and_threads(small_chunks, set_threads):
+    p, q, edges, weights = case()
+    expected = summed_messages(p, q, edges, weights)
+    set_threads(2)
+    with torch.inference_mode():
+        found = summed_messages(p, q, edges, weights)
+        assert all(t.is_inference() for t in found)
+    with torch.no_grad():
+        found += summed_messages(p, q, edges, weights)
+    for have, want in zip(found, (*expected, *expected), strict=True):
+        assert torch.equal(have, want)
 
 
 def test_the_gradient_is_that_of_the_function(small_chunks):
@@ -136,8 +208,9 @@ def test_sums_stay_in_the_precision_of_positions():
         torch.testing.assert_close(have, want, rtol=0.02, atol=0.05)
 
 
-def test_what_torch_is_told_of_the_operation_is_true(small_chunks):
+def test_what_torch_is_told_of_the_operation_is_true(small_chunks, set_threads):
     """Shapes without values, no hidden mutation, gradients also when traced."""
+    set_threads(2)
     p, q, edges, weights = case(R=4, K=3)
     torch.library.opcheck(messages._sums, (p, q, *edges, *weights))
 

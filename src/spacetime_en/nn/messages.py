@@ -13,22 +13,27 @@ Edges that do not exist (a node and itself, padding) are left out. The others go
 that stay in the processor's caches, and nothing is kept for the backward pass, which computes each
 chunk again: that costs less than fetching it from memory, and memory does not grow with the width
 times the number of edges. The gradient is written out; autograd, chunk by chunk, takes longer.
+On a CPU each chunk has a thread to itself (:mod:`spacetime_en.nn.threads`). A receiver belongs to
+one chunk, so that nobody else writes to its row; what chunks have in common is added in their
+order. Thus the bits do not depend on time.
 
 :func:`plain` says the same in a few lines. It is what the tests compare with, and what serves where
 the operation cannot: to ``torch.export``, whose programs know nothing of this package, to
 ``torch.func``, to forward-mode derivatives, and for derivatives of derivatives.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# Bytes of one (edges, width) tensor of a chunk. A GPU has no use for small pieces: there chunks
-# only keep the memory bounded.
-CHUNK_ON_CPU = 2 * 2**20
+from spacetime_en.nn.threads import InOrder, share
+
+# Bytes of one (edges, width) tensor of a chunk, about. A GPU has no use for small pieces: there
+# chunks only keep the memory bounded.
+CHUNK_ON_CPU = 5 * 2**18
 CHUNK_ELSEWHERE = 256 * 2**20
 
 
@@ -129,13 +134,17 @@ def _sums(
     m_i, pull = x.new_zeros(len(x), p.shape[1]), x.new_zeros(len(x), x.shape[2])
     s, x = s.flatten(0, 1), x.flatten(0, 1)
     ws, w2, wx, u = ws.t(), w2.t(), wx.t(), u.t()
-    for at, i, j, (e, m) in _chunks(senders, mask, p, buffers=2):
-        _first_linear(p, q, i, j, s.index_select(0, at), ws, out=e, scratch=m)
-        torch.mm(_silu(e, out=e), w2, out=m).add_(b2)
-        m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
-        torch.mm(m, wx, out=e).add_(bx)
-        phi_x = _silu(e, out=e) @ u
-        pull.index_add_(0, i, x.index_select(0, at) * phi_x)
+
+    def work(chunks: Iterator[Chunk]) -> None:
+        for (_, at, i, j), (e, m) in _with_room(chunks, p, buffers=2):
+            _first_linear(p, q, i, j, s.index_select(0, at), ws, out=e, scratch=m)
+            torch.mm(_silu(e, out=e), w2, out=m).add_(b2)
+            m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
+            torch.mm(m, wx, out=e).add_(bx)
+            phi_x = _silu(e, out=e) @ u
+            pull.index_add_(0, i, x.index_select(0, at) * phi_x)
+
+    _on_threads(_chunks(senders, mask, p), work, p)
     return m_i, pull
 
 
@@ -160,56 +169,96 @@ def _sums_backward(
     d_p, d_q, d_s, d_x = (t.new_zeros(t.shape) for t in (p, q, s, x))
     d = Weights(*(w.new_zeros(w.shape) for w in (ws, w2, b2, wx, bx, u)))
     s, x, d_s_ij, d_x_ij = (t.flatten(0, 1) for t in (s, x, d_s, d_x))
-    for at, i, j, (e1, y1, e2, m, ex, yx, d_e) in _chunks(senders, mask, p, buffers=7):
-        # The forward pass again, with what comes before and after each SiLU.
-        s_ij = s.index_select(0, at)
-        _first_linear(p, q, i, j, s_ij, ws.t(), out=e1, scratch=y1)
-        torch.mm(_silu(e1, out=y1), w2.t(), out=e2).add_(b2)
-        torch.mm(_silu(e2, out=m), wx.t(), out=ex).add_(bx)
-        _silu(ex, out=yx)
-        # pull_i = sum_j x_ij (u yx)
-        along = d_pull.index_select(0, i)
-        d_x_ij.index_copy_(0, at, along * (yx @ u.t()))
-        d_phi_x = (along * x.index_select(0, at)).sum(1, keepdim=True).to(p.dtype)
-        d.u.addmm_(d_phi_x.t(), yx)
-        _through_silu(u.expand_as(ex), ex, out=d_e).mul_(d_phi_x)
-        # ex = Wx m + bx, m_i = sum_j m_ij
-        d.wx.addmm_(d_e.t(), m)
-        d.bx.add_(d_e.sum(0))
-        d_m = _rows(d_m_i, i, out=yx).addmm_(d_e, wx)
-        _through_silu(d_m, e2, out=d_m)
-        # e2 = W2 y1 + b2
-        d.w2.addmm_(d_m.t(), y1)
-        d.b2.add_(d_m.sum(0))
-        _through_silu(torch.mm(d_m, w2, out=d_e), e1, out=d_e)
-        # e1 = p_i + q_j + Ws s_ij
+    ws_t = ws.t().contiguous()  # (narrow products take a third of the time in the right layout)
+
+    def add(made: tuple[Tensor, Tensor, Weights]) -> None:
+        j, d_e, d_weights = made
         if len(q):
-            d_p.index_add_(0, i, d_e)
             d_q.index_add_(0, j, d_e)
         else:
             d_p.add_(d_e.sum(0))
-        d.ws.t().addmm_(s_ij.t(), d_e)
-        d_s_ij.index_copy_(0, at, d_e @ ws)
+        for total, part in zip(d, d_weights, strict=True):
+            total.add_(part)
+
+    in_common = InOrder(add)
+
+    def work(chunks: Iterator[Chunk]) -> None:
+        for (number, at, i, j), (e1, y1, e2, m, ex, yx) in _with_room(chunks, p, buffers=6):
+            # The forward pass again, with what comes before and after each SiLU.
+            s_ij = s.index_select(0, at)
+            _first_linear(p, q, i, j, s_ij, ws_t, out=e1, scratch=y1)
+            torch.mm(_silu(e1, out=y1), w2.t(), out=e2).add_(b2)
+            torch.mm(_silu(e2, out=m), wx.t(), out=ex).add_(bx)
+            _silu(ex, out=yx)
+            # pull_i = sum_j x_ij (u yx)
+            along = d_pull.index_select(0, i)
+            d_x_ij.index_copy_(0, at, along * (yx @ u.t()))
+            d_phi_x = (along * x.index_select(0, at)).sum(1, keepdim=True).to(p.dtype)
+            d_u = d_phi_x.t() @ yx
+            d_e = _through_silu(u.expand_as(ex), ex, out=torch.empty_like(ex)).mul_(d_phi_x)
+            # ex = Wx m + bx, m_i = sum_j m_ij
+            d_wx, d_bx = d_e.t() @ m, d_e.sum(0)
+            d_m = _rows(d_m_i, i, out=yx).addmm_(d_e, wx)
+            _through_silu(d_m, e2, out=d_m)
+            # e2 = W2 y1 + b2
+            d_w2, d_b2 = d_m.t() @ y1, d_m.sum(0)
+            _through_silu(torch.mm(d_m, w2, out=d_e), e1, out=d_e)
+            # e1 = p_i + q_j + Ws s_ij
+            if len(q):
+                d_p.index_add_(0, i, d_e)
+            d_s_ij.index_copy_(0, at, d_e @ ws_t.t())
+            d_ws = (s_ij.t() @ d_e).t()
+            in_common.put(number, (j, d_e, Weights(d_ws, d_w2, d_b2, d_wx, d_bx, d_u)))
+
+    _on_threads(_chunks(senders, mask, p), work, p)
     return [d_p, d_q, d_s, d_x, *d]
 
 
-def _chunks(
-    senders: Tensor, mask: Tensor, p: Tensor, buffers: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor, list[Tensor]]]:
-    """The edges that exist, a chunk at a time.
+class Chunk(NamedTuple):
+    """Some of the edges that exist: all those of some receivers.
 
-    Yields: their places among all, receivers i, senders j, and room to work in, so many buffers
-    (edges, width).
+    Args:
+        number: of the chunk, from 0.
+        at: places of its edges among all, (E,).
+        i, j: receivers and senders, (E,).
     """
-    places = mask.flatten().nonzero().squeeze(1)
-    receivers, senders = places // mask.shape[1], senders.flatten().index_select(0, places)
-    chunk = CHUNK_ON_CPU if p.device.type == "cpu" else CHUNK_ELSEWHERE
-    size = max(chunk // (p.shape[1] * p.element_size()), 1)
-    room = list(p.new_empty(buffers, min(size, len(places)), p.shape[1]).unbind())
-    for at, i, j in zip(*(t.split(size) for t in (places, receivers, senders)), strict=True):
-        if len(at) < size:  # the last
-            room = [buffer[: len(at)] for buffer in room]
-        yield at, i, j, room
+
+    number: int
+    at: Tensor
+    i: Tensor
+    j: Tensor
+
+
+def _chunks(senders: Tensor, mask: Tensor, p: Tensor) -> list[Chunk]:
+    """The edges that exist: one chunk, or a multiple of four, which two or four threads share."""
+    at = mask.flatten().nonzero().squeeze(1)
+    i, j = at // max(mask.shape[1], 1), senders.flatten().index_select(0, at)
+    most = CHUNK_ON_CPU if p.device.type == "cpu" else CHUNK_ELSEWHERE
+    size = len(at) * p.shape[1] * p.element_size()
+    count = 1 if size <= most else 4 * -(-size // (4 * most))
+    cuts = i[torch.arange(1, count, device=i.device) * len(at) // count]
+    begins = torch.searchsorted(i, cuts).tolist()  # where the edges of a receiver do
+    parts = zip(*(t.tensor_split(begins) for t in (at, i, j)), strict=True)
+    return [Chunk(k, *part) for k, part in enumerate(part for part in parts if len(part[0]))]
+
+
+def _with_room(
+    chunks: Iterator[Chunk], p: Tensor, buffers: int
+) -> Iterator[tuple[Chunk, list[Tensor]]]:
+    """Chunks and room to work in, so many buffers (E, width).
+
+    Each is a piece of memory of its own: the bits of products depend on where it begins.
+    """
+    room: list[Tensor] = []
+    for chunk in chunks:
+        E = len(chunk.at)
+        if not room or len(room[0]) < E:
+            room = [p.new_empty(E, p.shape[1]) for _ in range(buffers)]
+        yield chunk, [buffer[:E] for buffer in room]
+
+
+def _on_threads(chunks: list[Chunk], work: Callable[[Iterator[Chunk]], None], p: Tensor) -> None:
+    share(chunks, work) if p.device.type == "cpu" else work(iter(chunks))
 
 
 def _first_linear(
