@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from spacetime_en import InputError, build_model
+from spacetime_en import Forecast, InputError, LastFrame, build_model
 from spacetime_en.data import Task, Trajectories
 from spacetime_en.data.facts import DataFacts
 from spacetime_en.evaluation import evaluate
@@ -139,3 +139,19 @@ def test_other_data_are_seen_as_those_trained_on_or_refused():
         evaluate(model, places(box=[1e3, 1e3, 1e3]))
     with pytest.raises(InputError, match="mass: the model was trained with this attribute"):
         evaluate(model, places(attributes={}))
+
+
+def test_forecasts_that_are_not_numbers_are_told_and_if_all_are_refused(tiny_task):
+    class Broken(LastFrame):
+        def forecast(self, graph, return_attention):
+            forecast, maps = super().forecast(graph, return_attention)
+            x = forecast.x.masked_fill(graph.x[:, -1, :1, :1] < self.limit, torch.nan)
+            return Forecast(x, forecast.v), maps
+
+    model = Broken()
+    model.limit = tiny_task.test[:][0].x[:, -1, 0, 0].sort().values[3]
+    report = evaluate(model, tiny_task).report
+    assert report["warnings"] == ["3 forecasts are NaN or infinite."]
+    model.limit = torch.inf
+    with pytest.raises(InputError, match="model: all that it forecasts is NaN or infinite"):
+        evaluate(model, tiny_task)

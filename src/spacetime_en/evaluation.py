@@ -113,6 +113,9 @@ def evaluate(
         raise InputError(f"split: expected one of {', '.join(task.splits)}, found {split!r}.")
     windows = task.splits[split].seen_by(model)
     found, forecast = run(model, windows, batch_size, progress)
+    bad = ~(forecast.x.isfinite() & forecast.v.isfinite()).flatten(1).all(1)  # (W,)
+    if bad.all():
+        raise InputError("model: all that it forecasts is NaN or infinite; train it again.")
     by_name = {"model": found}
     for name, baseline in BASELINES.items():
         by_name[name], _ = run(baseline(), windows, batch_size)
@@ -139,6 +142,8 @@ def evaluate(
     report["calibration"] = found.calibration()
     report["drift"] = _drift(windows, forecast)
     report["warnings"] = []
+    if bad.any():
+        report["warnings"].append(f"{int(bad.sum())} forecasts are NaN or infinite.")
     if model.trained_on is not None:
         report["warnings"] += model.trained_on.unlike(task.splits[split].trajectories)
         report["warnings"] += model.trained_on.unlike_windows(
