@@ -14,11 +14,12 @@ import torch
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from numpy.typing import NDArray
 
+from spacetime_en.data.graphs import states_at
 from spacetime_en.data.simulation import simulate
 from spacetime_en.data.systems import SYSTEMS
 from spacetime_en.data.tasks import Task
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.data.windows import Windows, states_at
+from spacetime_en.data.windows import Windows
 from spacetime_en.errors import InputError
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.files import new_whole
@@ -61,7 +62,7 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames
         windows.horizon,
         runs=np.array([run]),
         # (Of a run that is split by time, the part that is the test's.)
-        steps=(int(t.steps[windows.frames.min()]), int(t.steps[windows.frames.max()])),
+        steps=(int(t.steps[windows.first[0]]), int(t.steps[windows.ends[-1]])),
         noise=windows.noise,
         noise_seed=windows.noise_seed,
         targets=windows.targets,

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en.data.facts import as_trained
+from spacetime_en.data.graphs import as_graph, states_at
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.data.windows import as_graph, states_at
 from spacetime_en.data.writers import open_writer
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast

@@ -40,6 +40,15 @@ class TensorFields:
     def _map(self, fn: Callable[[Tensor], Tensor]) -> Self:
         return self._unchecked({name: fn(value) for name, value in self.fields().items()})
 
+    def empty(self, count: int) -> Self:
+        """Room for `count` of what this batch has, with nothing in it yet."""
+        return self._map(lambda t: t.new_empty((count, *t.shape[1:])))
+
+    def put(self, rows: slice, part: Self) -> None:
+        """Write a batch into some rows of this one."""
+        for name, value in part.fields().items():
+            getattr(self, name)[rows] = value
+
     def to(
         self,
         device: torch.device | torch.dtype | str | None = None,

@@ -261,7 +261,7 @@ def test_zero_targets_are_refused_far_from_the_origin_too():
         Task.from_trajectories(Trajectories.from_arrays(x, x), length=5, stride=1, horizon=1)
 
 
-@pytest.mark.parametrize("limit", [1 << 30, 0])  # kept in memory, and read each time
+@pytest.mark.parametrize("limit", [1 << 30, 1 << 15, 0])  # all, some and none kept in memory
 def test_copies_of_training_runs_are_refused(monkeypatch, limit):
     monkeypatch.setattr("spacetime_en.data.windows._IN_MEMORY", limit)
     x = np.random.default_rng(0).standard_normal((20, 8, 3, 2)).cumsum(1)

@@ -156,3 +156,32 @@ def test_far_from_the_origin_windows_are_the_same(box):
         torch.testing.assert_close(other.x, goal.x + shift, rtol=0, atol=2e-6)
         elsewhere = far.seen_from(near.origin)[:1][0]
         assert elsewhere.x.min() > 3e5  # where the model was told to look from
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_windows_that_are_kept_are_read_part_by_part(monkeypatch, k):
+    x = np.random.default_rng(0).standard_normal((3, 20, 4, 2))
+    t = Trajectories.from_arrays(x, attributes={"charge": np.ones(4), "mass": np.ones(4)})
+    whole = Windows(t, length=3, stride=2, horizon=5, k=k)[:]
+    monkeypatch.setattr("spacetime_en.data.windows._AT_ONCE", 4)
+    for one, two in zip(Windows(t, length=3, stride=2, horizon=5, k=k)[:], whole, strict=True):
+        assert one.fields().keys() == two.fields().keys()
+        for name, value in two.fields().items():
+            assert torch.equal(getattr(one, name), value), name
+
+
+def test_windows_of_a_long_run_need_little_memory():
+    """A few numbers for each, and not one for each of their frames."""
+    T = 200_000
+    x = np.broadcast_to(np.arange(4.0).reshape(1, 1, 2, 2), (1, T, 2, 2))
+    t = Trajectories(x, x, np.arange(T), np.arange(float(T)))
+    tracemalloc.start()
+    windows = Windows(t, length=100, stride=1, horizon=1)
+    graph, _ = windows[[0, 7, -1]]
+    some, _ = windows.some(100)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(windows) == T - 100
+    assert graph.x.shape == (3, 100, 2, 2)
+    assert len(some) == 100
+    assert peak < 8 * 8 * T

@@ -175,7 +175,8 @@ def _other(what: str, trained: str, found: str) -> InputError:
 
 def _times(windows: Windows) -> dict[str, Any]:
     """The times in a window."""
-    times = windows.trajectories.times[windows.frames[0]]  # of a window and its target
+    _, (frames, *_) = windows.places(np.arange(1))
+    times = windows.trajectories.times[frames]  # of a window and its target
     return {
         "frame_time": float(times[1] - times[0]) if windows.length > 1 else None,
         "horizon_time": float(times[-1] - times[-2]),

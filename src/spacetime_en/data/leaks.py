@@ -21,21 +21,29 @@ def overlaps(splits: dict[str, Windows]) -> Iterable[str]:
     """Frames of a run that two splits share, one sentence each."""
     for a, b in _PAIRS:
         one, two = splits[a], splits[b]
-        same_time = one.frames.min() <= two.frames.max() and two.frames.min() <= one.frames.max()
-        shared = np.intersect1d(one.runs, two.runs).size > 0
-        if _same_data(one.trajectories, two.trajectories) and same_time and shared:
+        same_data = _same_data(one.trajectories, two.trajectories)
+        same_time = one.first[0] <= two.ends[-1] and two.first[0] <= one.ends[-1]
+        if same_data and same_time and np.isin(two.runs, one.runs).any():
             yield f"{a} and {b} share a trajectory, so that the test is known beforehand."
 
 
 def copies(splits: dict[str, Windows]) -> Iterable[str]:
     """Runs, or many windows, that stand in two splits bit for bit, one sentence each."""
-    hashed = {name: _by_run(windows) for name, windows in splits.items()}
+    # Of sets too large to be kept, one frame of each run is read.
+    if all(windows.is_kept for windows in splits.values()):
+        chosen, columns = {k: np.arange(len(w)) for k, w in splits.items()}, slice(None)
+    else:
+        chosen, columns = {k: w.last_of_runs() for k, w in splits.items()}, slice(-1, None)
+    hashed = {
+        name: (windows.runs_of(chosen[name]), hashes(windows, chosen[name], columns))
+        for name, windows in splits.items()
+    }
     for a, b in _PAIRS:
         _, known = hashed[a]
         runs, keys = hashed[b]
         copied = np.isin(keys, known)
-        whole = sorted(set(runs.tolist()) - set(runs[~copied].tolist()))
-        if whole:
+        whole = np.setdiff1d(runs, runs[~copied])
+        if len(whole):
             yield (
                 f"run {whole[0]}, of {b}, is a copy of one of {a}, bit for bit "
                 f"({len(whole)} in all), so that the test is known beforehand; leave copies out."
@@ -45,15 +53,6 @@ def copies(splits: dict[str, Windows]) -> Iterable[str]:
                 f"{copied.mean():.0%} of the {b} windows are copies of {a} windows, bit for bit, "
                 "so that the test is known beforehand."
             )
-
-
-def _by_run(windows: Windows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The run of every window, and a hash of its positions; of large sets one a run suffices."""
-    if windows.is_kept:
-        every = np.arange(len(windows))
-        return windows.places(every)[0], hashes(windows, every, slice(None))
-    last = windows.last_of_runs()
-    return windows.places(last)[0], hashes(windows, last, slice(-1, None))
 
 
 def hashes(windows: Windows, index: NDArray[np.int64], columns: slice) -> NDArray[np.int64]:

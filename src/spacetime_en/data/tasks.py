@@ -34,7 +34,6 @@ from spacetime_en.data.windows import Targets, Windows
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.progress import progress_bar
 from spacetime_en.schema import Count, NotNegative, Positive, arguments
-from spacetime_en.tensors import evenly
 
 Million = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 
@@ -88,8 +87,11 @@ class Task:
             known.update(repr((w.noise, w.noise_seed, w.targets, str(w.dtype))).encode())
             if w.radius is not None or w.k is not None:
                 known.update(repr((w.radius, w.k)).encode())
-            for numbers in (w.runs, w.frames, *(() if w.numbers is None else (w.numbers,))):
-                known.update(np.ascontiguousarray(numbers).data)
+            known.update(np.ascontiguousarray(w.runs).data)
+            for first in np.array_split(w.first, 1 + len(w.first) // 100_000):
+                known.update(w.frames_from(first).data)
+            if w.numbers is not None:
+                known.update(np.ascontiguousarray(w.numbers).data)
         return known.hexdigest()
 
     @property
@@ -181,7 +183,7 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
     """
     N, n = windows.trajectories.x.shape[2:]
     fits = max(1, (1 << 28) // (16 * (windows.length + 1) * N * n))  # a quarter of a gigabyte
-    graph, target = windows.without_noise()[evenly(len(windows), min(most, fits))]
+    graph, target = windows.without_noise().some(min(most, fits))
     x, v = target.x, target.v
     zero = torch.from_numpy(-windows.origin).to(x)  # what positions of 0 look like
     if not (x.isfinite().all() and v.isfinite().all()):

@@ -13,16 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spacetime_en.data.facts import as_trained
+from spacetime_en.data.graphs import as_graph, as_real, states_at
 from spacetime_en.data.streams import Streams
-from spacetime_en.data.trajectories import Trajectories, unwrap
+from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.neighbours import connect
+from spacetime_en.tensors import evenly
 
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
 
 _IN_MEMORY = 1 << 30  # data sets up to a gigabyte are kept as tensors
+_AT_ONCE = 10_000  # windows that are read at a time
 Targets = Literal["observed", "clean", "zero"]
 
 
@@ -91,15 +93,16 @@ class Windows:
             raise InputError("radius, k: neighbours are chosen by one of them; give only that.")
         self.radius, self.k = radius, k
         self.dtype = dtype
-        # (S, L + 1): the frames of each window that fits, by the number of steps done.
-        offsets = np.append(np.arange(length) * stride, (length - 1) * stride + horizon)
+        # The steps of a window after its first, and the frames at which one that fits begins, (S,).
+        self.offsets = np.append(np.arange(length) * stride, (length - 1) * stride + horizon)
         have = trajectories.steps
-        wanted = have[:, None] + offsets  # (T, L + 1), one row for every start
-        place = np.searchsorted(have, wanted).clip(max=len(have) - 1)
         low, high = (-np.inf, np.inf) if steps is None else steps
-        inside = (have >= low) & (wanted[:, -1] <= high)
-        self.frames = place[inside & (have[place] == wanted).all(1)]
-        if len(self.frames) == 0:
+        fits = (have >= low) & (have + self.offsets[-1] <= high)
+        for offset in self.offsets:
+            place = np.searchsorted(have, have + offset).clip(max=len(have) - 1)
+            fits &= have[place] == have + offset
+        self.first = np.flatnonzero(fits)
+        if len(self.first) == 0:
             raise InputError(
                 f"windows: no window of {length} frames, {stride} steps apart, with a target "
                 f"{horizon} steps later fits the {len(have)} frames at steps {have[0]} to "
@@ -111,23 +114,23 @@ class Windows:
     def _chosen(self, starts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """The windows that are wanted and, in runs of different lengths, inside their run."""
         lengths = self.trajectories.lengths
-        count = len(self.frames)
+        count, ends = len(self.first), self.ends
         if starts is None:
             if lengths is None:
                 return None
-            inside = self.frames[None, :, -1] < lengths[self.runs][:, None]  # (R, S)
+            inside = ends < lengths[self.runs][:, None]  # (R, S)
             if not inside.any():
                 raise InputError("windows: no run is long enough; use fewer frames or a horizon.")
             return np.flatnonzero(inside)
         starts = np.asarray(starts)
-        first = {int(s): i for i, s in enumerate(self.trajectories.steps[self.frames[:, 0]])}
+        first = {int(s): i for i, s in enumerate(self.trajectories.steps[self.first])}
         place = {int(run): i for i, run in enumerate(self.runs)}
         numbers = []
         for run, step in starts.reshape(-1, 2).tolist():
             at = first.get(step)
             if run not in place or at is None:
                 raise InputError(f"starts: no window starts at step {step} of run {run}.")
-            if lengths is not None and self.frames[at, -1] >= lengths[run]:
+            if lengths is not None and ends[at] >= lengths[run]:
                 raise InputError(
                     f"starts: the window at step {step} of run {run} does not end in it; the run "
                     f"has {lengths[run]} frames."
@@ -135,8 +138,24 @@ class Windows:
             numbers.append(place[run] * count + at)
         return np.array(numbers)
 
+    @property
+    def frames(self) -> NDArray[np.int64]:
+        """The frames of the windows of a run, (S, L + 1)."""
+        return self.frames_from(self.first)
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """The frames of the targets of a run, (S,)."""
+        steps = self.trajectories.steps
+        return np.asarray(np.searchsorted(steps, steps[self.first] + self.offsets[-1]))
+
+    def frames_from(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The frames of the windows that begin at some, (b,) -> (b, L + 1)."""
+        steps = self.trajectories.steps
+        return np.asarray(np.searchsorted(steps, steps[first][:, None] + self.offsets))
+
     def __len__(self) -> int:
-        return len(self.runs) * len(self.frames) if self.numbers is None else len(self.numbers)
+        return len(self.runs) * len(self.first) if self.numbers is None else len(self.numbers)
 
     def __getitem__(
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
@@ -164,7 +183,23 @@ class Windows:
 
     @cached_property
     def _kept(self) -> tuple[SpacetimeGraph, Forecast]:
-        return self._read(np.arange(len(self)))
+        """All windows, read part by part: at no time are there two of them all."""
+        count = len(self)
+        if count <= _AT_ONCE or self.radius is not None:  # (as wide as the longest list of all)
+            return self._read(np.arange(count))
+        few = self._read(np.arange(1))
+        kept = few[0].empty(count), few[1].empty(count)
+        for first in range(0, count, _AT_ONCE):
+            rows = slice(first, min(first + _AT_ONCE, count))
+            for whole, part in zip(kept, self._read(np.arange(rows.start, rows.stop)), strict=True):
+                whole.put(rows, part)
+        return kept
+
+    def some(self, most: int) -> tuple[SpacetimeGraph, Forecast]:
+        """At most so many windows, from all of them alike, to look at; they are not kept."""
+        if len(self) <= most:
+            return self[:]
+        return self._read(evenly(len(self), most).numpy())
 
     def places(
         self, index: NDArray[np.int64] | None = None
@@ -175,12 +210,17 @@ class Windows:
             index: which windows, (b,); None: all.
         """
         index = np.arange(len(self)) if index is None else index
-        index = index if self.numbers is None else self.numbers[index]
-        return self.runs[index // len(self.frames)], self.frames[index % len(self.frames)]
+        inner = index if self.numbers is None else self.numbers[index]
+        return self.runs_of(index), self.frames_from(self.first[inner % len(self.first)])
+
+    def runs_of(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The trajectory of windows, (b,)."""
+        inner = index if self.numbers is None else self.numbers[index]
+        return self.runs[inner // len(self.first)]
 
     def last_of_runs(self) -> NDArray[np.int64]:
         """The number of the last window of each run."""
-        count = len(self.frames)
+        count = len(self.first)
         if self.numbers is None:
             return np.arange(count - 1, len(self), count)
         _, place = np.unique(self.numbers[::-1] // count, return_index=True)
@@ -211,7 +251,7 @@ class Windows:
             self.radius,
             self.k,
         )
-        return graph, Forecast(_tensor(target_x, self.dtype), _tensor(target_v, self.dtype))
+        return graph, Forecast(as_real(target_x, self.dtype), as_real(target_v, self.dtype))
 
     def _noise(self, runs: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[Any]:
         """The noise of x and v at each step of each run: (b,) and (b, T) -> (b, T, 2, N, n).
@@ -249,118 +289,6 @@ class Windows:
         made.__dict__.pop("_kept", None)
         made.__dict__.update(changes)
         return made
-
-
-# --- what a model sees of trajectories, with a target or without ----------------------------------
-
-
-def states_at(
-    trajectories: Trajectories,
-    runs: NDArray[np.int64],
-    frames: NDArray[np.int64],
-    origin: NDArray[np.float64],
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Positions, seen from `origin` (n,), and velocities of `runs` (b,) at `frames` (b, K).
-
-    In a box, positions are paths that are continuous from the first of the frames on.
-
-    Returns: x and v, each (b, K, N, n).
-    """
-    rows = np.broadcast_to(runs[:, None], frames.shape)
-    if trajectories.box is None:
-        x = trajectories.x[rows, frames]
-    else:
-        pairs = zip(runs, frames, strict=True)
-        x = np.stack([_path(trajectories, int(run), f) for run, f in pairs])
-    return x - origin, trajectories.v[rows, frames]
-
-
-def as_graph(
-    trajectories: Trajectories,
-    runs: NDArray[np.int64],
-    x: NDArray[Any],
-    v: NDArray[Any],
-    times: NDArray[np.float64],
-    horizon: NDArray[np.float64],
-    dtype: torch.dtype,
-    radius: float | None = None,
-    k: int | None = None,
-) -> SpacetimeGraph:
-    """Observed frames as a batch of graphs, with what is known of their nodes and pairs.
-
-    Args:
-        trajectories: where the frames are from.
-        runs: of which run each window is, (b,).
-        x, v: the frames, (b, L, N, n); differences of x replace a v that was not measured.
-        times: of the frames, (b, L).
-        horizon: time from the last frame to the target, (b,).
-        dtype: of the tensors.
-        radius, k: which nodes are neighbours, as in :class:`Windows`.
-    """
-    box = trajectories.box
-    sparse = radius is not None or k is not None
-    graph = SpacetimeGraph(
-        _tensor(x, dtype),
-        _tensor(v, dtype),
-        box=None if box is None else _tensor(np.asarray(box), dtype)[None],
-        up=trajectories.meta.get("up"),
-        times=_tensor(times - times[:, :1], dtype),
-        horizon=_tensor(horizon, dtype),
-        edge_attr=None if sparse else _edges(trajectories, runs, dtype),
-    )
-    if sparse:
-        graph = connect(graph, radius=radius, k=k)
-        graph = graph.replace(edge_attr=_edges(trajectories, runs, dtype, graph.neighbours))
-    if not trajectories.measured_velocities:
-        # Differences of this window's own frames: any other frame may be the target.
-        graph = graph.replace(v=SpacetimeGraph.from_positions(graph.x, times=graph.times).v)
-    return _with_features(graph, trajectories, runs)
-
-
-def _path(trajectories: Trajectories, run: int, frames: NDArray[np.int64]) -> NDArray[Any]:
-    """Positions at `frames`, continuous from the first on, (K, N, n)."""
-    between = np.arange(frames[0], frames[-1] + 1)
-    path = trajectories.x[np.full(len(between), run), between]
-    unwrapped = unwrap(path, trajectories.box)
-    return np.asarray(unwrapped[frames - frames[0]])
-
-
-def _edges(
-    trajectories: Trajectories,
-    runs: NDArray[np.int64],
-    dtype: torch.dtype,
-    neighbours: Tensor | None = None,
-) -> Tensor | None:
-    """Edge attributes: products of charges, and whatever is known of pairs, (b, N, K, e)."""
-    # (b, N, K), the nodes j; never N x N numbers where lists are shorter.
-    j = None if neighbours is None else neighbours[:, 0].clamp(min=0).cpu().numpy()
-    edges = []
-    for name, stacked in trajectories.attributes.items():
-        if name == "charge":
-            c = stacked[runs]
-            c_j = c[:, None, :]
-            c_j = c_j if j is None else np.take_along_axis(c_j, j, axis=2)
-            edges.append(c[:, :, None] * c_j)
-        elif len(stacked.shape) == 3:
-            a = stacked[runs]
-            edges.append(a if j is None else np.take_along_axis(a, j, axis=2))
-    return _tensor(np.stack(edges, axis=-1), dtype) if edges else None
-
-
-def _with_features(
-    graph: SpacetimeGraph, trajectories: Trajectories, runs: NDArray[np.int64]
-) -> SpacetimeGraph:
-    """Join what is known of nodes to their speed."""
-    known = [
-        _tensor(stacked[runs], graph.x.dtype)[:, None, :, None].expand(*graph.x.shape[:3], 1)
-        for name, stacked in trajectories.attributes.items()
-        if name != "charge" and len(stacked.shape) == 2
-    ]
-    return graph.replace(features=torch.cat([graph.h, *known], dim=-1)) if known else graph
-
-
-def _tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
-    return torch.from_numpy(np.array(array)).to(dtype)
 
 
 def _rows(index: Any, length: int) -> NDArray[np.int64]:
