@@ -41,8 +41,8 @@ class ByComponent(PairForce):
     def strength(self, r: Tensor, s: Tensor) -> Tensor:
         return s / r.square()
 
-    def forward(self, x: Tensor, pairs: Pairs) -> Tensor:
-        turned = super().forward(x, pairs) @ self.axes.mT
+    def forward(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor:
+        turned = super().forward(x_ij, r, pairs) @ self.axes.mT
         return turned.clamp(-CLIP, CLIP) @ self.axes
 
 

@@ -4,20 +4,35 @@ import pytest
 import torch
 
 from spacetime_en import SpacetimeGraph
-from spacetime_en.nn.force import PairForce, Pairs, shortest_time
+from spacetime_en.nn.force import CHUNK, PairForce, Pairs, shortest_time
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from tests.helpers import liven, particles, random_neighbours
 
 
 def accelerations(force, graph, softening=0.0):
     pairs = Pairs(Neighbourhood.of(graph, graph.box), graph.edge_attr, softening)
-    return force(graph.x[:, 0], pairs)
+    return force(*pairs.differences(graph.x[:, 0]), pairs)
 
 
-@pytest.mark.parametrize("kind", [{}, {"neighbours": random_neighbours(4, 2)}, {"box": [3.0] * 3}])
-def test_accelerations_are_sums_over_pairs(kind):
-    graph = particles(L=1, **kind)
-    force = liven(PairForce(numbers=1, hidden=8)).double()
+KINDS = {
+    "complete": {},
+    "lists": {"neighbours": random_neighbours(4, 2)},
+    "box": {"box": [3.0] * 3},
+    "lists in boxes": {"neighbours": random_neighbours(4, 3, 3), "box": [3.0] * 3},
+    "lists that are empty": {"neighbours": torch.full((4, 2), -1)},
+}
+
+
+def learned(kind):
+    """A law and graphs of one frame."""
+    return liven(PairForce(numbers=1, hidden=8)).double(), particles(L=1, **KINDS[kind])
+
+
+@pytest.mark.parametrize("chunk", [5, CHUNK])
+@pytest.mark.parametrize("kind", KINDS)
+def test_accelerations_are_sums_over_pairs(kind, chunk, monkeypatch):
+    monkeypatch.setattr("spacetime_en.nn.force.CHUNK", chunk)
+    force, graph = learned(kind)
     found = accelerations(force, graph, softening=0.1)
     B, _, N, n = graph.x.shape
     for b in range(B):
@@ -35,18 +50,48 @@ def test_accelerations_are_sums_over_pairs(kind):
             torch.testing.assert_close(found[b, i], a, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_do_not_depend_on_the_chunks(kind, monkeypatch):
+    force, graph = learned(kind)
+    pairs = Pairs(Neighbourhood.of(graph, graph.box), graph.edge_attr, softening=0.1)
+    weights = [graph.x[:, 0].requires_grad_(), *force.parameters()]
+
+    def gradients():
+        x_ij, r = pairs.differences(weights[0])
+        out = force(x_ij, r, pairs).square().sum()
+        return torch.autograd.grad(out, weights)
+
+    monkeypatch.setattr("spacetime_en.nn.force.CHUNK", 5)
+    in_chunks = gradients()
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)  # all places at once
+    torch.testing.assert_close(in_chunks, gradients(), rtol=1e-12, atol=1e-12)
+
+
+def test_unused_places_of_lists_are_left_out():
+    force, graph = learned("lists")
+    seen = []
+    force.phi.register_forward_hook(lambda _, inputs, out: seen.append(out.numel()))
+    accelerations(force, graph, softening=0.1)
+    assert seen == [int(graph.edge_mask.sum())]
+    assert seen[0] < graph.edge_mask.numel()
+
+
 def test_the_shortest_time_is_that_of_the_pair_about_to_meet():
     x = torch.tensor([[[0.0, 0], [3, 0], [3, 1]]], dtype=torch.float64)
     v = torch.tensor([[[0.0, 0], [-6, 0], [0, 0]]], dtype=torch.float64)
     graph = SpacetimeGraph(x[:, None], v[:, None], edge_attr=torch.ones(3, 3, 1))
     pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
     rest = torch.zeros_like(x)
-    assert shortest_time(x, v, rest, pairs).item() == pytest.approx(1 / 6)
-    assert shortest_time(x, rest, 400 * v, pairs).item() == pytest.approx((1 / 2400) ** 0.5)
-    assert shortest_time(x, rest, rest, pairs).item() > 1e9  # nothing moves
+
+    def shortest(v, a, pairs=pairs):
+        _, r = pairs.differences(x.expand_as(v))
+        return shortest_time(r, v, a, pairs).tolist()
+
+    assert shortest(v, rest) == pytest.approx([1 / 6])
+    assert shortest(rest, 400 * v) == pytest.approx([(1 / 2400) ** 0.5])
+    assert shortest(rest, rest)[0] > 1e9  # nothing moves
     # As forces see them, nodes are never nearer than the softening: of all graphs, or of each.
-    soft = pairs._replace(softening=3.0)
-    assert shortest_time(x, v, rest, soft).item() == pytest.approx(10**0.5 / 6)
+    assert shortest(v, rest, pairs._replace(softening=3.0)) == pytest.approx([10**0.5 / 6])
     twice = pairs._replace(softening=torch.tensor([3.0])).select(torch.tensor([0, 0]))
-    both = shortest_time(*(t.repeat(2, 1, 1) for t in (x, v, rest)), twice)
-    assert both.tolist() == pytest.approx([10**0.5 / 6] * 2)
+    v, rest = v.repeat(2, 1, 1), rest.repeat(2, 1, 1)
+    assert shortest(v, rest, twice) == pytest.approx([10**0.5 / 6] * 2)

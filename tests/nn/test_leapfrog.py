@@ -7,6 +7,7 @@ from spacetime_en import SpacetimeGraph
 from spacetime_en.nn.force import Pairs
 from spacetime_en.nn.leapfrog import Pace, _Bound, leapfrog
 from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.testing import assert_equivariant
 from tests.helpers import particles, random_neighbours
 from tests.nn.samples import Law, far_apart, flow
 
@@ -50,6 +51,17 @@ def test_nor_do_they_with_lists_masks_and_boxes(kind):
     for b in range(12):
         alone = model(graph[[b]].replace(horizon=3 * b / 11))
         torch.testing.assert_close(together[[b]].x, alone.x, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [None, 0.1])
+def test_flows_of_large_systems_go_in_chunks_and_stay_equivariant(share, monkeypatch):
+    lists = random_neighbours(12, 6)
+    graph = particles(L=1, B=2, N=12, neighbours=lists, box=[4.0, 5.0, 6.0], horizon=0.5)
+    model = flow(law=False, share=share)
+    whole = model(graph)
+    monkeypatch.setattr("spacetime_en.nn.force.CHUNK", 7)
+    torch.testing.assert_close(model(graph).x, whole.x, rtol=0, atol=1e-9)
+    assert_equivariant(model, graph)
 
 
 def test_gradients_of_chaotic_systems_are_bounded():

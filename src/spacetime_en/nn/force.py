@@ -12,11 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from spacetime_en.geometry import norm
 from spacetime_en.nn.egcl import mlp
 from spacetime_en.nn.neighbourhood import Neighbourhood
 
 LARGEST = 12.0  # arcsinh of the largest force between two nodes, e^12 / 2 in the model's units
+CHUNK = 8192  # pairs at a time on a CPU: what the network makes of them stays in its caches
 
 
 class Pairs(NamedTuple):
@@ -65,11 +65,30 @@ class PairForce(nn.Module):
         nn.init.zeros_(last.bias)
         self.phi = nn.Sequential(*mlp(1 + numbers, hidden, hidden), nn.SiLU(), last)
 
-    def forward(self, x: Tensor, pairs: Pairs) -> Tensor:
-        """Accelerations, (B, N, n) -> (B, N, n)."""
-        x_ij, r = pairs.differences(x)
-        pull = self.strength(r, pairs.s) / r * pairs.neighbourhood.mask.unsqueeze(-1)
+    def forward(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor:
+        """Accelerations (B, N, n), from the differences and distances of all pairs."""
+        pull = self._strengths(r, pairs) / r * pairs.neighbourhood.mask.unsqueeze(-1)
         return torch.einsum("blnkc,blnkd->bnd", pull, x_ij)
+
+    def _strengths(self, r: Tensor, pairs: Pairs) -> Tensor:
+        """The forces of all pairs, (B, 1, N, K, 1); 0 in unused places of neighbour lists.
+
+        These may be half of all places, and nearly all of the time is spent here.
+        """
+        lists = not pairs.neighbourhood.complete
+        chunk = CHUNK if r.device.type == "cpu" else r.numel()
+        # (What is compiled or exported must not depend on the numbers, and has loops of its own.)
+        if (not lists and r.numel() <= chunk) or torch.compiler.is_compiling():
+            return self.strength(r, pairs.s)
+        rows, s = r.flatten(0, 3), pairs.s.flatten(0, 3)
+        if lists:
+            at = pairs.neighbourhood.mask.flatten().nonzero().squeeze(1)
+            rows, s = rows.index_select(0, at), s.index_select(0, at)
+        parts = zip(rows.split(chunk), s.split(chunk), strict=True)
+        found = torch.cat([self.strength(*part) for part in parts])
+        if lists:
+            found = found.new_zeros(r.numel(), 1).index_copy(0, at, found)
+        return found.view(r.shape)
 
     def strength(self, r: Tensor, s: Tensor) -> Tensor:
         """The force at distances r (..., 1) of pairs with numbers s (..., c), (..., 1)."""
@@ -77,17 +96,16 @@ class PairForce(nn.Module):
         return phi.clamp(-LARGEST, LARGEST).sinh()
 
 
-def shortest_time(x: Tensor, v: Tensor, a: Tensor, pairs: Pairs) -> Tensor:
+def shortest_time(r: Tensor, v: Tensor, a: Tensor, pairs: Pairs) -> Tensor:
     """The shortest time in which two nodes could meet, by their speed or by their pull, (B,).
 
     The least of r / |v_i - v_j| and sqrt(r / |a_i - a_j|) over the pairs of each graph, with
-    distances r as forces see them.
+    distances r as forces see them, (B, 1, N, K, 1).
     """
-    edges = pairs.neighbourhood
-    r = pairs.differences(x)[1].squeeze(-1)  # (B, 1, N, K)
-    # (No periodic cell wraps velocities and accelerations.)
-    v_ij, a_ij = (norm(edges._replace(cell=None).differences(t.unsqueeze(1))) for t in (v, a))
-    tiny = torch.finfo(x.dtype).tiny
+    edges = pairs.neighbourhood._replace(cell=None)  # which wraps no velocities and accelerations
+    v_ij, a_ij = (edges.differences(t.unsqueeze(1)).square().sum(-1).sqrt() for t in (v, a))
+    tiny = torch.finfo(r.dtype).tiny
+    r = r.squeeze(-1)  # (B, 1, N, K)
     time = torch.minimum(r / v_ij.clamp(min=tiny), (r / a_ij.clamp(min=tiny)).sqrt())
     time = time.masked_fill(~edges.mask, torch.inf).flatten(1)
-    return torch.cat([time, torch.full_like(x[:, :1, 0], torch.inf)], dim=1).amin(1)
+    return torch.cat([time, torch.full_like(v[:, :1, 0], torch.inf)], dim=1).amin(1)

@@ -48,13 +48,13 @@ def leapfrog(
     Returns: x, v, each (B, N, n).
     """
     motion = _Motion(force, bound)
-    a = motion.acceleration(x, pairs)
+    a, r = motion.acceleration(x, pairs)
     if pace.share is not None:
-        x, v = motion.adaptively(pairs, x, v, a, duration, pace)
+        x, v = motion.adaptively(pairs, x, v, a, r, duration, pace)
         return x, v
     h = (duration / pace.least)[:, None, None]
     for _ in range(pace.least):
-        x, v, a = motion.step(pairs, x, v, a, h)
+        x, v, a, _ = motion.step(pairs, x, v, a, h)
     return x, v
 
 
@@ -64,26 +64,36 @@ class _Motion(NamedTuple):
     force: PairForce
     bound: float | None
 
-    def acceleration(self, x: Tensor, pairs: Pairs) -> Tensor:
-        """(B, N, n) -> (B, N, n)."""
-        a: Tensor = self.force(x, pairs)
-        return a
+    def acceleration(self, x: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Of nodes at x, (B, N, n), and the distances of all pairs there, (B, 1, N, K, 1)."""
+        x_ij, r = pairs.differences(x)
+        return self.force(x_ij, r, pairs), r
 
     def step(
         self, pairs: Pairs, x: Tensor, v: Tensor, a: Tensor, h: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step of length h, (B, 1, 1); a is the acceleration at x, before and after."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """One step of length h, (B, 1, 1); a is the acceleration at x, before and after.
+
+        Returns: x, v, a and the distances of all pairs.
+        """
         if self.bound is not None:
             x, v = _Bound.apply(x, v, self.bound)  # type: ignore[no-untyped-call]
         v = v + h / 2 * a
         x = x + h * v
-        a = self.acceleration(x, pairs)
-        return x, v + h / 2 * a, a
+        a, r = self.acceleration(x, pairs)
+        return x, v + h / 2 * a, a, r
 
     # (Which systems go on is known only from the numbers.)
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def adaptively(
-        self, pairs: Pairs, x: Tensor, v: Tensor, a: Tensor, duration: Tensor, pace: Pace
+        self,
+        pairs: Pairs,
+        x: Tensor,
+        v: Tensor,
+        a: Tensor,
+        r: Tensor,
+        duration: Tensor,
+        pace: Pace,
     ) -> tuple[Tensor, Tensor]:
         """The end of steps of each system's own."""
         assert pace.share is not None
@@ -91,10 +101,10 @@ class _Motion(NamedTuple):
         finished: list[tuple[Tensor, Tensor, Tensor]] = []
         for _ in range(pace.most + 1):  # (one more, for what rounding leaves)
             with torch.no_grad():
-                h = pace.share * shortest_time(x, v, a, pairs)
+                h = pace.share * shortest_time(r, v, a, pairs)
                 whole = duration[rows]
                 h = torch.minimum(h.clamp(whole / pace.most, whole / pace.least), left)
-            x, v, a = self.step(pairs, x, v, a, h[:, None, None])
+            x, v, a, r = self.step(pairs, x, v, a, h[:, None, None])
             left = left - h
             over = left <= 1e-6 * whole
             count = int(over.sum())
@@ -103,7 +113,7 @@ class _Motion(NamedTuple):
             if count > TOGETHER * len(rows):
                 done, on = over.nonzero()[:, 0], (~over).nonzero()[:, 0]
                 finished.append((rows[done], x[done], v[done]))
-                rows, x, v, a, left = (t[on] for t in (rows, x, v, a, left))
+                rows, x, v, a, r, left = (t[on] for t in (rows, x, v, a, r, left))
                 pairs = pairs.select(on)
         finished.append((rows, x, v))
         rows, x, v = (torch.cat(parts) for parts in zip(*finished, strict=True))
