@@ -1,13 +1,14 @@
 """The benchmarks run, on small sizes, and count what they say they count."""
 
 import json
+import re
 import sys
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import noise_floor, speed, timing
+from benchmarks import flow_cost, noise_floor, speed, timing
 from spacetime_en.cli import main
 
 
@@ -44,6 +45,16 @@ def test_products_are_counted():
 def test_a_gas_has_the_neighbours_asked_for():
     graph = speed.gas(1000, neighbours=20)
     assert float(graph.edge_mask.sum()) / 1000 == pytest.approx(20, rel=0.05)
+
+
+def test_what_a_gas_costs(capsys):
+    flow_cost.forecasts(60, horizon=0.01, repeats=1)
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first.startswith("60 nodes, 1,")
+    equal, none, charges = rows[1:]
+    assert equal.startswith("set-flow, 16 equal steps: ")
+    assert re.match(r"set-flow, no force, 1[67] adaptive steps: ", none)  # nothing in a hurry
+    assert re.match(r"set-flow, charges, \d+ adaptive steps: ", charges)
 
 
 SMALL = {

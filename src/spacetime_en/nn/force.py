@@ -16,7 +16,7 @@ from spacetime_en.nn.egcl import mlp
 from spacetime_en.nn.neighbourhood import Neighbourhood
 
 LARGEST = 12.0  # arcsinh of the largest force between two nodes, e^12 / 2 in the model's units
-CHUNK = 8192  # pairs at a time on a CPU: what the network makes of them stays in its caches
+CHUNK = 16_384  # pairs at a time on a CPU: what the network makes of them stays in its caches
 
 
 class Pairs(NamedTuple):
@@ -73,22 +73,22 @@ class PairForce(nn.Module):
     def _strengths(self, r: Tensor, pairs: Pairs) -> Tensor:
         """The forces of all pairs, (B, 1, N, K, 1); 0 in unused places of neighbour lists.
 
-        These may be half of all places, and nearly all of the time is spent here.
+        Nearly all of the time goes here, and half of the places may be unused.
         """
-        lists = not pairs.neighbourhood.complete
-        chunk = CHUNK if r.device.type == "cpu" else r.numel()
-        # (What is compiled or exported must not depend on the numbers, and has loops of its own.)
-        if (not lists and r.numel() <= chunk) or torch.compiler.is_compiling():
-            return self.strength(r, pairs.s)
-        rows, s = r.flatten(0, 3), pairs.s.flatten(0, 3)
-        if lists:
-            at = pairs.neighbourhood.mask.flatten().nonzero().squeeze(1)
-            rows, s = rows.index_select(0, at), s.index_select(0, at)
-        parts = zip(rows.split(chunk), s.split(chunk), strict=True)
-        found = torch.cat([self.strength(*part) for part in parts])
-        if lists:
-            found = found.new_zeros(r.numel(), 1).index_copy(0, at, found)
-        return found.view(r.shape)
+        # (What is compiled or exported must not depend on the numbers.)
+        if pairs.neighbourhood.complete or torch.compiler.is_compiling():
+            return self._by_chunks(r, pairs.s)
+        at = pairs.neighbourhood.mask.flatten().nonzero().squeeze(1)
+        found = self._by_chunks(*(t.flatten(0, 3).index_select(0, at) for t in (r, pairs.s)))
+        return found.new_zeros(r.numel(), 1).index_copy(0, at, found).view(r.shape)
+
+    def _by_chunks(self, r: Tensor, s: Tensor) -> Tensor:
+        """`strength`, so many pairs at a time that they stay in the caches, if nothing is kept."""
+        few = r.numel() <= CHUNK or r.device.type != "cpu"
+        if few or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self.strength(r, s)
+        rows = (t.flatten(0, -2).split(CHUNK) for t in (r, s))
+        return torch.cat([self.strength(*chunk) for chunk in zip(*rows, strict=True)]).view(r.shape)
 
     def strength(self, r: Tensor, s: Tensor) -> Tensor:
         """The force at distances r (..., 1) of pairs with numbers s (..., c), (..., 1)."""
