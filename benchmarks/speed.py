@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.timing import exponent, peak_memory, side_by_side
+from benchmarks.timing import busy, exponent, peak_memory, side_by_side
 from benchmarks.yardstick import materialised_position_attention, yardstick
 from spacetime_en import SpacetimeGraph, build_model
 from spacetime_en.neighbours import radius_neighbours
@@ -172,6 +172,27 @@ def training(
                 row["share_of_peak"] = needed / taken / peak["flops"]
                 row["ms_at_best"] = 1e3 * (done / peak["flops"] + silus / peak["silus"])
             yield row
+
+
+def loaded(
+    cases: Sequence[tuple[int, int, int]] = ((5, 100, 7), (30, 10, 5)), L: int = 10, others: int = 2
+) -> Iterator[Row]:
+    """The same training steps (N, B, rounds) while two other processes keep the cores busy."""
+    for N, B, rounds in cases:
+        graph = particles(B, L, N)
+        model = build_model("set", like=graph)
+        steps = {
+            "yardstick": training_step(yardstick(model), graph),
+            "ours": training_step(copy.deepcopy(model), graph),
+        }
+        with busy(others):
+            times = side_by_side(steps, rounds)
+        for name, taken in times.items():
+            yield {
+                "what": f"training step, busy machine, N = {N}, B = {B}: {name}",
+                "ms": 1e3 * taken,
+                "ratio": times["yardstick"] / taken,
+            }
 
 
 def memory(L: int = 10, small: tuple[int, int] = (30, 10), large: int = 100) -> Iterator[Row]:
@@ -343,6 +364,7 @@ def _backward(outputs: tuple[Tensor, ...]) -> None:
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "training": training,
+    "loaded": loaded,
     "memory": memory,
     "attention": attention,
     "sparse": sparse,

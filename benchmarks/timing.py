@@ -4,9 +4,11 @@ import gc
 import multiprocessing
 import resource
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,19 @@ def side_by_side(candidates: dict[str, Callable[[], Any]], rounds: int) -> dict[
             run()
             taken[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in taken.items()}
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many other processes that never rest, until the block ends or this process does."""
+    spin = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+    others = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def peak_memory(make: Callable[..., Callable[[], Any]], *arguments: Any) -> int:

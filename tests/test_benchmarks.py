@@ -2,6 +2,8 @@
 
 import json
 import re
+import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -32,6 +34,17 @@ def test_peak_memory_is_what_was_needed():
     assert timing.peak_memory(allocate, 64) == pytest.approx(64 * 2**20, rel=0.25)
 
 
+def test_busy_processes_end_with_the_block(monkeypatch):
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        timing.subprocess, "Popen", lambda *args: started.append(popen(*args)) or started[-1]
+    )
+    with timing.busy(2):
+        assert [process.poll() for process in started] == [None, None]
+    assert [process.poll() for process in started] == [-signal.SIGKILL] * 2
+
+
 def test_products_are_counted():
     """Two an edge, six a node, two in the first layers: 41 GFLOP less what folding saves."""
     graph = speed.particles(100, 10, 5)
@@ -58,6 +71,7 @@ def test_what_a_gas_costs(capsys):
 
 
 SMALL = {
+    "loaded": lambda: speed.loaded(cases=((3, 2, 1),), L=2, others=1),
     "sparse": lambda: speed.sparse(nodes=(60, 120), rounds=1),
     "layer": lambda: speed.layer(cases=((3, 2, 1),), width=8),
 }
@@ -65,7 +79,7 @@ SMALL = {
 
 def test_the_command_prints_rows_as_json(monkeypatch, capsys):
     monkeypatch.setattr(speed, "SECTIONS", SMALL)
-    monkeypatch.setattr(sys, "argv", ["spacetime", "bench", "sparse", "layer", "--json"])
+    monkeypatch.setattr(sys, "argv", ["spacetime", "bench", "loaded", "sparse", "layer", "--json"])
     main()
     out, err = capsys.readouterr()
     found = json.loads(out)

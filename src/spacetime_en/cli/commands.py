@@ -178,7 +178,7 @@ def bench(sections: Positional[tuple[str, ...]] = (), json: bool = False) -> Non
     """Measure the model beside the plain way to write it, on this machine; in a clone only.
 
     Args:
-        sections: training, memory, attention, sparse, inference, layer; by default all.
+        sections: training, loaded, memory, attention, sparse, inference, layer; by default all.
         json: print one object instead of lines.
     """
     root = Path(__file__).parents[3]
