@@ -24,11 +24,3 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
         patch.setenv("SPACETIME_EN_CACHE", str(tmp_path_factory.mktemp("cache")))
         folder = tmp_path_factory.mktemp("reproduce")
         yield folder, reproduce(folder), reproduce(folder, "--targets", "zero")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that look at what is reproduced run in one process, so that it is made once."""
-    for item in items:
-        if "made" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("reproduce"))
