@@ -75,6 +75,8 @@ def open_regular(path: Path, *, inside: bool = False) -> BinaryIO:
     """
     if inside:
         check_no_link(path)
+        if not path.exists():
+            raise InputError(f"{path}: is missing.")
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "no regular file"
         raise InputError(f"{path}: is {what}; expected a file.")

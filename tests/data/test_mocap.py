@@ -14,56 +14,7 @@ from spacetime_en.data.readers.mocap import MotionFiles, parse_amc, parse_asf, r
 from spacetime_en.evaluation import run
 from spacetime_en.nn.baselines import LastFrame, StraightLine
 from tests.data.cmu import CMU, needs_cmu
-
-ASF = """# a skeleton of two bones
-:version 1.10
-:units
-  length 0.45
-  angle deg
-:root
-   order TX TY TZ RX RY RZ
-   axis XYZ
-   position 0 0 0
-   orientation 0 0 0
-:bonedata
-  begin
-     id 1
-     name thigh
-     direction 0 -1 0
-     length 2.0
-     axis 0 0 20 XYZ
-    dof rx ry rz
-    limits (-160.0 20.0)
-           (-70.0 70.0)
-           (-60.0 70.0)
-  end
-  begin
-     id 2
-     name shin
-     direction 0 -1 0
-     length 1.5
-     axis 90 0 0 XYZ
-    dof rx
-    limits (-10.0 170.0)
-  end
-:hierarchy
-  begin
-    root thigh
-    thigh shin
-  end
-"""
-AMC = """#!OML:ASF
-:FULLY-SPECIFIED
-:DEGREES
-1
-root 1 2 3 0 0 0
-thigh 0 0 0
-shin 0
-2
-root 1 2 3 90 0 0
-thigh 10 20 30
-shin 40
-"""
+from tests.data.files import AMC, ASF
 
 
 def turn(axis, degrees):

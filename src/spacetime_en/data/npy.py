@@ -40,7 +40,7 @@ def read_header(file: IO[bytes], length: int, where: object) -> Header:
         if version not in _HEADERS:
             raise ValueError(f"version {version[0]}.{version[1]} is not known")
         shape, fortran_order, dtype = _HEADERS[version](file)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+    except Exception as error:  # (headers are Python's syntax, and damaged in many ways)
         raise InputError(f"{where}: is no .npy file of an array ({reason(error)}).") from None
     if dtype.kind not in "biufc" or dtype.itemsize == 0:
         raise InputError(f"{where}: expected numbers, found values of type {dtype}.")

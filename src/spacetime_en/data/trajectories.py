@@ -30,6 +30,7 @@ from spacetime_en.data.shards import (
 from spacetime_en.data.valid import (
     brief,
     check_box,
+    check_frames,
     check_layout,
     check_values,
     real,
@@ -176,9 +177,7 @@ class Trajectories:
         steps = np.arange(T) if steps is None else whole("steps", steps)
         guessed = times is None
         times = real("times", steps if guessed else times)
-        for name, value in (("steps", steps), ("times", times)):
-            if value.shape != (T,) or not (np.diff(value) > 0).all():
-                raise InputError(f"{name}: expected {T} increasing numbers, found {brief(value)}.")
+        check_frames(steps, times, T)
         if box is not None:
             box = real("box", box)
             if box.ndim == 1 and not (box > 0).all():

@@ -96,15 +96,7 @@ def check_layout(t: Trajectories) -> None:
     num, T, N, n = t.x.shape
     if tuple(t.v.shape) != tuple(t.x.shape):
         raise InputError(f"v: expected the shape of x, {t.x.shape}, found {t.v.shape}.")
-    for name, value in (("steps", t.steps), ("times", t.times)):
-        if value.shape != (T,) or not np.isfinite(value).all() or not (np.diff(value) > 0).all():
-            raise InputError(f"{name}: expected {T} increasing numbers, found {brief(value)}.")
-    gaps = np.diff(t.times)
-    if not ((gaps >= SHORTEST) & (gaps <= LARGEST)).all() or np.abs(t.times).max() > LARGEST:
-        raise InputError(
-            f"times: {brief(t.times)} are none in single precision, in which models compute; use "
-            "another unit."
-        )
+    check_frames(t.steps, t.times, T)
     if t.box is not None:
         check_box(t.box, n)
     if t.lengths is not None and (
@@ -126,6 +118,19 @@ def check_layout(t: Trajectories) -> None:
             )
     for problem in _problems(t.meta, N, n):
         raise InputError(f"meta: {problem}.")
+
+
+def check_frames(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
+    """Refuse steps and times that do not tell T frames apart, in single precision as well."""
+    for name, value in (("steps", steps), ("times", times)):
+        if value.shape != (T,) or not np.isfinite(value).all() or not (np.diff(value) > 0).all():
+            raise InputError(f"{name}: expected {T} increasing numbers, found {brief(value)}.")
+    gaps = np.diff(times)
+    if not ((gaps >= SHORTEST) & (gaps <= LARGEST)).all() or np.abs(times).max() > LARGEST:
+        raise InputError(
+            f"times: {brief(times)} are none in single precision, in which models compute; use "
+            "another unit."
+        )
 
 
 def check_box(box: NDArray[Any], n: int) -> None:

@@ -81,6 +81,8 @@ def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
             missing = next(f for f in files if f not in there)
             raise InputError(f"{missing}: is missing, but {there[0].name} is there.")
         parts = [_read_npy(f) for f in files]
+        if parts[0].ndim == 0:
+            raise InputError(f"{files[0]}: expected an array (num, ...), found ().")
         if len({part.shape[1:] for part in parts}) > 1:
             raise InputError(f"{path}: the arrays {kind}_*.npy do not fit each other.")
         return np.concatenate(parts)
