@@ -159,9 +159,10 @@ def _beside(target: Path) -> Iterator[Path]:
         if found := _OS_ERROR.search(str(error)):
             code = int(found[1])
             raise OSError(code, os.strerror(code), str(target)) from error
-        unnamed = isinstance(error, OSError) and error.filename is None
-        if isinstance(error, OSError) and (unnamed or name in os.fsdecode(error.filename)):
-            error.filename, error.filename2 = str(target), None
+        if isinstance(error, OSError) and error.errno is not None:
+            ours = error.filename is None or name in os.fsdecode(error.filename)
+            error.filename = str(target) if ours else error.filename
+            error.filename2 = None
         raise
 
 

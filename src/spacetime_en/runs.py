@@ -392,6 +392,8 @@ def _train(
             ) from None
         raise
     except Interrupted:
+        if not first:
+            sys.exit(0)  # or Lightning, whose children these are, kills the first process as well
         again = f"spacetime train --out {shlex.quote(str(folder))} --resume"
         raise Interrupted(f"stopped; go on with: {again}") from None
     if progress.skipped:

@@ -124,6 +124,10 @@ class Chosen:
         """The config that the parsed options make."""
         if self.preset is None:
             raise InputError("preset: which model? Name a preset, such as: spacetime train set ...")
+        if parsed.preset not in ("", self.preset):
+            raise InputError(
+                f"preset: is {self.preset!r} already, what does {parsed.preset!r} stand for?"
+            )
         if not self.task:
             raise InputError("task: what to train on? Give --task NAME or --data FOLDER.")
         model = {

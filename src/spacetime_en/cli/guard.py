@@ -64,6 +64,10 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _check_text(arguments: Sequence[str]) -> None:
+    """Refuse what is no text, and empty words: a path of no letters is the present folder."""
+    for option, word in _options(arguments):
+        if not word.strip():
+            raise InputError(f"{option or 'arguments'}: expected a word, found {word!r}.")
     for word in arguments:
         try:
             word.encode()

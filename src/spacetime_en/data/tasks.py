@@ -37,6 +37,8 @@ from spacetime_en.schema import Count, NotNegative, Positive, arguments
 
 Million = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 
+MOST_WORK = 10**13  # steps of pairs of nodes that a named task may take to simulate: hours
+
 
 @dataclass(frozen=True)
 class Task:
@@ -369,6 +371,12 @@ def load_task(
         f"{recipe.system}-N{recipe.nodes}-L{recipe.length}x{recipe.stride}-H{recipe.horizon}"
         f"-{sum(recipe.counts)}-seed{recipe.seed}-{recipe.scheme}"
     )
+    steps = sum(recipe.counts) * (last + recipe.horizon) * recipe.nodes**2
+    if steps > MOST_WORK and not (folder / key).exists():
+        raise InputError(
+            f"task {name!r}: its trajectories are {steps:.1e} steps of pairs of nodes, days of "
+            "work; make fewer or shorter ones, or make them apart: spacetime simulate, then --data."
+        )
     with (
         _one_at_a_time(folder / key),
         progress_bar(f"making the data of {name}", sum(recipe.counts)) as progress,

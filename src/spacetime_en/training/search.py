@@ -118,6 +118,9 @@ def search(
     for dimension in dimensions:
         for value in dimension.choices or (dimension.low, dimension.high):
             _with(config, {dimension.name: value})  # or say what is wrong before the first trial
+    names = [dimension.name for dimension in dimensions]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"space: {twice!r} is there twice.")
     if trials < 1:
         raise InputError(f"trials: expected a positive whole number, found {trials!r}.")
     until = float("inf") if timeout is None else time.monotonic() + seconds(timeout)
