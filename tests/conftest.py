@@ -1,6 +1,7 @@
 """Settings for all tests."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from tests.data.cmu import CMU
 # Reproducible, and never a verdict on how busy the machine is.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("default")
+# Started in the background or by nohup, a process ignores these, and so do its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
 
 if CMU.is_dir():  # measured motions: there in development and CI

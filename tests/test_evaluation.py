@@ -1,17 +1,16 @@
 import csv
 import json
-from io import StringIO
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from spacetime_en import Forecast, InputError, LastFrame, build_model
 from spacetime_en.data import Task, Trajectories
 from spacetime_en.data.facts import DataFacts
 from spacetime_en.evaluation import evaluate
 from spacetime_en.report.evaluation import show, write
+from spacetime_en.terminal import Terminal
 from tests.helpers import liven
 
 
@@ -91,14 +90,15 @@ def test_one_row_a_window_and_one_object(tiny_task, tmp_path):
     assert rows[0]["model_velocity_mse"] == rows[0]["last_frame_velocity_mse"]
 
 
-def test_the_table_fits_80_columns_whatever_the_numbers(tiny_task):
+def test_the_table_fits_80_columns_whatever_the_numbers(tiny_task, monkeypatch, capsys):
     report = evaluate(build_model("last-frame"), tiny_task).report
     for place, size in enumerate((1.2345e-13, 123456.0, 0.0012345, 9999.9, 1.5e300, 5.5e-9)):
         what = ("position_mse", "velocity_mse")[place // 3]
         report["least_squares_line"][what][("mean", "median", "p90")[place % 3]] = size
-    console = Console(width=80, file=StringIO())
-    show(report, console)
-    line = next(x for x in console.file.getvalue().splitlines() if x.startswith("least squares"))
+    monkeypatch.setenv("COLUMNS", "80")
+    show(report, Terminal())
+    printed = capsys.readouterr().out
+    line = next(x for x in printed.splitlines() if x.startswith("least squares"))
     found = line.removeprefix("least squares line").split()
     assert found == ["1.23e-13", "1.23e+05", "0.001234", "1e+04", "1.50e+300", "5.50e-09"]
 

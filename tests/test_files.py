@@ -131,6 +131,11 @@ def full():
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def write_npy(path):
+    with path.open("wb") as file:
+        np.save(file, np.zeros(1000))
+
+
 def write_h5(path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(path, "w") as file:
@@ -141,7 +146,7 @@ def write_h5(path):
     "write",
     [
         lambda path: path.write_text("x" * 1000),
-        lambda path: np.save(path.open("wb"), np.zeros(1000)),
+        write_npy,
         lambda path: save_file({"a": torch.ones(1000)}, path),
         write_h5,
     ],

@@ -1,11 +1,13 @@
 """What is read from JSON and YAML is typed and bounded, or refused in one sentence."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,3 +149,14 @@ def test_values_are_shown_on_one_short_line() -> None:
     assert shortened("a\nb") == r"'a\nb'"
     assert len(shortened("x" * 1000)) == 60
     assert "\x1b" not in shortened("\x1b[31m")
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_zero_is_not_positive_even_where_the_smallest_numbers_are_zero(flush: bool) -> None:
+    before = sys.float_info.min * sys.float_info.epsilon == 0
+    torch.set_flush_denormal(flush)
+    try:
+        assert "expected a positive number, found 0" in refused(typed, 0.0, Scale, "length_scale")
+        assert typed(1e-30, Scale, "length_scale") == 1e-30
+    finally:
+        torch.set_flush_denormal(before)

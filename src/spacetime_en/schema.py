@@ -47,7 +47,10 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _MAX = sys.float_info.max  # and no more: neither infinity nor NaN
 Finite = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX)]
-Scale = Annotated[float, msgspec.Meta(gt=0.0, le=_MAX)]  # a length, a time, a rate
+# The least positive number that is none to a CPU which takes smaller ones for 0 (flush_denormal):
+# msgspec makes of gt=0 the least of all, and 0 itself would pass there.
+LEAST = sys.float_info.min
+Scale = Annotated[float, msgspec.Meta(ge=LEAST, le=_MAX)]  # a length, a time, a rate
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 _NO_BOUNDS = msgspec.Meta()
 
@@ -237,7 +240,7 @@ def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
     if kind is float:
         if (bounds.ge, bounds.le) == (0, 1):
             return ["a share from 0 to 1"]
-        if bounds.gt == 0:
+        if bounds.ge == LEAST:
             return ["a positive number"]
         return ["a number, at least 0" if bounds.ge == 0 else "a number"]
     if kind is str:

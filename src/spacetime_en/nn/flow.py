@@ -30,7 +30,7 @@ from spacetime_en.nn.forecaster import (
 from spacetime_en.nn.leapfrog import Pace, leapfrog
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from spacetime_en.nn.state import State, Units
-from spacetime_en.schema import Count, Positive, Scale
+from spacetime_en.schema import LEAST, Count, Positive, Scale
 from spacetime_en.tensors import as_tensor
 
 # The curriculum. Chaos hides the law of force at first: equal steps and softened forces make
@@ -45,7 +45,7 @@ STEEPEST = 3.0  # gradient of a system relative to the steepest that its loss ca
 MOST = 150, 4000  # steps of a system in training, and in use
 
 Steps = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-StepShare = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
+StepShare = Annotated[float, msgspec.Meta(ge=LEAST, le=1.0)]
 
 
 class Flow(Forecaster):
