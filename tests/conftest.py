@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ if CMU.is_dir():  # measured motions: there in development and CI
     os.environ["SPACETIME_EN_CMU"] = str(CMU)
 
 TINY = {"counts": (40, 12, 12), "horizon": 100, "length": 3}
+
+
+@pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """For tests with another number of threads."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from spacetime_en import geometry
 from spacetime_en.config import Config
 from spacetime_en.evaluation import Evaluation, evaluate
 from spacetime_en.files import refuse_existing
+from spacetime_en.nn.threads import one_thread
 from spacetime_en.report.plots import plot_equivariance, plot_forecasts
 from spacetime_en.runs import FACTS, train
 from spacetime_en.terminal import Terminal
@@ -32,6 +33,7 @@ PICTURES = ("forecasts.png", "equivariance.png")
 HEAD = ("model", "parameters", "position", "median", "p90", "velocity", "turned", "s")
 
 
+@one_thread()
 def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str, dict[str, Any]]:
     """Train a small SET and two baselines on true targets, print the table, write pictures.
 
@@ -45,8 +47,6 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     if not (out / next(iter(MODELS)) / FACTS).exists():  # what is there is not of a demo
         for name in PICTURES:
             refuse_existing(out / name)
-    # Models as small as these gain little from more threads, and lose all on a busy machine.
-    torch.set_num_threads(1)
     terminal.print(
         "Five charged particles: ten frames in, where they are 1,000 steps later out.\n"
         f"Simulating 2,600 trajectories, then training each model for {steps} steps with one\n"

@@ -31,14 +31,8 @@ def case(R=6, K=4, width=5, c=3, n=3, seed=0, dtype=torch.float64, grad=True, no
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(messages, "CHUNK_ON_CPU", 5 * 5 * 8)  # five edges of width 5
-
-
-@pytest.fixture
-def set_threads():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
+    """In the backward pass five edges of width 5 in double precision."""
+    monkeypatch.setattr(messages, "ROOM_ON_CPU", messages.BACKWARD * 5 * 5 * 8)
 
 
 def sums_and_gradients(p, q, edges, weights):
@@ -61,7 +55,7 @@ def test_chunks_sum_what_the_equations_say(R, K, width, n, edges_in_a_chunk, nod
     p, q, edges, weights = case(R, K, width, n=n, seed=seed, nodes=nodes)
     inputs = (p, q, edges.s, edges.x, *weights)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(messages, "CHUNK_ON_CPU", edges_in_a_chunk * width * 8)
+        patch.setattr(messages, "ROOM_ON_CPU", messages.BACKWARD * edges_in_a_chunk * width * 8)
         found = summed_messages(p, q, edges, weights)
         found_d = torch.autograd.grad(sum(t.sin().sum() for t in found), inputs)
     expected = plain(p, q, edges, weights)
@@ -75,8 +69,8 @@ def test_chunks_sum_what_the_equations_say(R, K, width, n, edges_in_a_chunk, nod
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("nodes", [True, False])
 def test_the_same_bits_with_any_number_of_threads(small_chunks, set_threads, dtype, nodes):
-    """Also with more threads than chunks, of which there are about twelve, and once more."""
-    p, q, edges, weights = case(R=20, dtype=dtype, nodes=nodes)
+    """Also with more threads than chunks, and with as many as before once more."""
+    p, q, edges, weights = case(R=40, dtype=dtype, nodes=nodes)
     expected = sums_and_gradients(p, q, edges, weights)
     for number in (2, 3, 40, 2):
         set_threads(number)
@@ -89,7 +83,7 @@ def test_the_same_bits_with_any_number_of_threads(small_chunks, set_threads, dty
 def test_chunks_are_all_edges_of_some_receivers(small_chunks, K):
     """Also where one receiver has more edges than a chunk should have."""
     p, _, edges, _ = case(R=9, K=K)
-    chunks = messages._chunks(edges.senders, edges.mask, p)
+    chunks = messages._chunks(edges.senders, edges.mask, p, messages.BACKWARD)
     assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
     assert torch.cat([chunk.at for chunk in chunks]).equal(edges.mask.flatten().nonzero()[:, 0])
     assert torch.cat([chunk.i for chunk in chunks]).equal(edges.mask.nonzero()[:, 0])
@@ -101,14 +95,14 @@ def test_chunks_are_all_edges_of_some_receivers(small_chunks, K):
 @pytest.mark.parametrize(("R", "chunks"), [(0, 0), (5, 1), (6, 4), (20, 4), (21, 8), (40, 8)])
 def test_two_or_four_threads_have_equal_shares(small_chunks, R, chunks):
     p, _, edges, _ = case(R, K=1)
-    found = messages._chunks(edges.senders, torch.ones_like(edges.mask), p)
+    found = messages._chunks(edges.senders, torch.ones_like(edges.mask), p, messages.BACKWARD)
     assert len(found) == chunks
     sizes = [len(chunk.at) for chunk in found]
     assert not sizes or max(sizes) <= min(5, min(sizes) + 1)
 
 
 def test_autocast_and_threads(small_chunks, set_threads):
-    p, q, edges, weights = case(R=20, dtype=torch.float32)
+    p, q, edges, weights = case(R=40, dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         expected = sums_and_gradients(p, q, edges, weights)
         set_threads(2)
@@ -119,7 +113,7 @@ def test_autocast_and_threads(small_chunks, set_threads):
 
 
 def test_a_caller_in_inference_mode_and_threads(small_chunks, set_threads):
-    p, q, edges, weights = case()
+    p, q, edges, weights = case(R=40)
     expected = summed_messages(p, q, edges, weights)
     set_threads(2)
     with torch.inference_mode():
@@ -211,7 +205,7 @@ def test_sums_stay_in_the_precision_of_positions():
 def test_what_torch_is_told_of_the_operation_is_true(small_chunks, set_threads):
     """Shapes without values, no hidden mutation, gradients also when traced."""
     set_threads(2)
-    p, q, edges, weights = case(R=4, K=3)
+    p, q, edges, weights = case(R=10, K=3)
     torch.library.opcheck(messages._sums, (p, q, *edges, *weights))
 
 

@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import multiprocessing
 import signal
@@ -10,14 +11,7 @@ import pytest
 import torch
 
 from spacetime_en.nn import threads
-from spacetime_en.nn.threads import InOrder, share
-
-
-@pytest.fixture(autouse=True)
-def as_before():
-    number = torch.get_num_threads()
-    yield
-    torch.set_num_threads(number)
+from spacetime_en.nn.threads import InOrder, one_thread, share
 
 
 def squares(pieces):
@@ -36,21 +30,21 @@ def in_a_new_thread(function, *arguments):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8])
 @pytest.mark.parametrize("pieces", [0, 1, 2, 50])
-def test_every_piece_is_done_once(number, pieces):
-    torch.set_num_threads(number)
+def test_every_piece_is_done_once(set_threads, number, pieces):
+    set_threads(number)
     assert squares(range(pieces)) == [k**2 for k in range(pieces)]
 
 
 @pytest.mark.parametrize(("number", "pieces"), [(1, 9), (4, 1)])
-def test_one_thread_or_one_piece_needs_no_other(number, pieces):
-    torch.set_num_threads(number)
+def test_one_thread_or_one_piece_needs_no_other(set_threads, number, pieces):
+    set_threads(number)
     where = set()
     share(range(pieces), lambda some: where.update(threading.get_ident() for _ in some))
     assert where == {threading.get_ident()}
 
 
-def test_operators_have_one_thread_inside_and_the_callers_number_outside():
-    torch.set_num_threads(3)
+def test_operators_have_one_thread_inside_and_the_callers_number_outside(set_threads):
+    set_threads(3)
     inside = set()
     share(range(9), lambda some: inside.update(torch.get_num_threads() for _ in some))
     assert inside == {1}
@@ -58,18 +52,18 @@ def test_operators_have_one_thread_inside_and_the_callers_number_outside():
     assert in_a_new_thread(torch.get_num_threads) == 3
 
 
-def test_another_number_for_threads_to_come_stays(monkeypatch):
+def test_another_number_for_threads_to_come_stays(set_threads, monkeypatch):
     """What PyTorch tells new threads is what was set last, by whomever."""
     monkeypatch.setattr(threads, "_crew", threads._crew.__wrapped__)  # threads of our own
-    torch.set_num_threads(3)
+    set_threads(3)
     in_a_new_thread(torch.set_num_threads, 2)
     share(range(9), lambda some: [*some])
     assert torch.get_num_threads() == 3
     assert in_a_new_thread(torch.get_num_threads) == 2
 
 
-def test_an_error_is_the_callers_and_ends_the_work():
-    torch.set_num_threads(2)
+def test_an_error_is_the_callers_and_ends_the_work(set_threads):
+    set_threads(2)
     begun = []
 
     def work(pieces):
@@ -87,8 +81,8 @@ def test_an_error_is_the_callers_and_ends_the_work():
     assert squares(range(5)) == [0, 1, 4, 9, 16]
 
 
-def test_ctrl_c_ends_the_work():
-    torch.set_num_threads(2)
+def test_ctrl_c_ends_the_work(set_threads):
+    set_threads(2)
     begun = []
 
     def work(pieces):
@@ -103,8 +97,8 @@ def test_ctrl_c_ends_the_work():
     assert len(begun) < 10**5
 
 
-def test_writing_into_tensors_of_a_caller_in_inference_mode():
-    torch.set_num_threads(2)
+def test_writing_into_tensors_of_a_caller_in_inference_mode(set_threads):
+    set_threads(2)
     with torch.inference_mode():
         t = torch.zeros(6)
         share(range(6), lambda some: [t[k : k + 1].add_(k) for k in some])
@@ -115,8 +109,8 @@ def test_writing_into_tensors_of_a_caller_in_inference_mode():
     assert t.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_small_numbers_count_as_in_the_callers_thread():
-    torch.set_num_threads(2)
+def test_small_numbers_count_as_in_the_callers_thread(set_threads):
+    set_threads(2)
     small = torch.tensor(1e-310, dtype=torch.float64)
 
     def found():
@@ -134,9 +128,9 @@ def test_small_numbers_count_as_in_the_callers_thread():
     assert found() == {1e-310}
 
 
-def test_several_callers_at_once():
+def test_several_callers_at_once(set_threads):
     def call(first, found):
-        torch.set_num_threads(2)
+        set_threads(2)
         found.append([squares(range(first, first + 20)) for _ in range(10)])
 
     found = [[] for _ in range(4)]
@@ -146,6 +140,14 @@ def test_several_callers_at_once():
     for caller in callers:
         caller.join()
     assert found == [[[[n**2 for n in range(k, k + 20)]] * 10] for k in range(4)]
+
+
+def test_one_thread_for_a_while(set_threads):
+    set_threads(3)
+    with contextlib.suppress(ZeroDivisionError), one_thread():
+        assert torch.get_num_threads() == 1
+        1 / 0  # noqa: B018
+    assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
@@ -159,8 +161,8 @@ def test_what_was_made_is_handed_on_in_order(order):
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_has_threads_of_its_own():
-    torch.set_num_threads(2)
+def test_a_forked_process_has_threads_of_its_own(set_threads):
+    set_threads(2)
     assert squares(range(5)) == [0, 1, 4, 9, 16]
     threads._starting.acquire()  # as if another thread were about to start some
     try:

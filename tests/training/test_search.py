@@ -5,6 +5,7 @@ import time
 
 import optuna
 import pytest
+import torch
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError
@@ -47,6 +48,14 @@ def test_a_search_finds_the_better_setting_and_train_takes_it(tmp_path):
     assert best.training.lr == 3e-2  # the other is too small for ten steps
     assert 8 <= best.training.batch_size <= 16
     assert Config.from_yaml((tmp_path / "best.yaml").read_text(), "best.yaml") == best
+
+
+def test_a_worker_has_one_core(tmp_path, set_threads):
+    set_threads(2)
+    seen = []
+    search(config(), tmp_path, trials=1, tell=lambda text: seen.append(torch.get_num_threads()))
+    assert seen == [1]
+    assert torch.get_num_threads() == 2
 
 
 def test_the_same_seed_suggests_the_same(tmp_path):

@@ -31,10 +31,11 @@ from torch.nn import functional as F
 
 from spacetime_en.nn.threads import InOrder, share
 
-# Bytes of one (edges, width) tensor of a chunk, about. A GPU has no use for small pieces: there
+# Bytes of the (edges, width) tensors of a chunk, about. A GPU has no use for small pieces: there
 # chunks only keep the memory bounded.
-CHUNK_ON_CPU = 5 * 2**18
-CHUNK_ELSEWHERE = 256 * 2**20
+ROOM_ON_CPU = 10 * 2**20
+ROOM_ELSEWHERE = 2 * 2**30
+FORWARD, BACKWARD = 2, 7  # how many such tensors
 
 
 class Edges(NamedTuple):
@@ -136,7 +137,7 @@ def _sums(
     ws, w2, wx, u = ws.t(), w2.t(), wx.t(), u.t()
 
     def work(chunks: Iterator[Chunk]) -> None:
-        for (_, at, i, j), (e, m) in _with_room(chunks, p, buffers=2):
+        for (_, at, i, j), (e, m) in _with_room(chunks, p, FORWARD):
             _first_linear(p, q, i, j, s.index_select(0, at), ws, out=e, scratch=m)
             torch.mm(_silu(e, out=e), w2, out=m).add_(b2)
             m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
@@ -144,7 +145,7 @@ def _sums(
             phi_x = _silu(e, out=e) @ u
             pull.index_add_(0, i, x.index_select(0, at) * phi_x)
 
-    _on_threads(_chunks(senders, mask, p), work, p)
+    _on_threads(_chunks(senders, mask, p, FORWARD), work, p)
     return m_i, pull
 
 
@@ -183,7 +184,7 @@ def _sums_backward(
     in_common = InOrder(add)
 
     def work(chunks: Iterator[Chunk]) -> None:
-        for (number, at, i, j), (e1, y1, e2, m, ex, yx) in _with_room(chunks, p, buffers=6):
+        for (number, at, i, j), (e1, y1, e2, m, ex, yx) in _with_room(chunks, p, BACKWARD - 1):
             # The forward pass again, with what comes before and after each SiLU.
             s_ij = s.index_select(0, at)
             _first_linear(p, q, i, j, s_ij, ws_t, out=e1, scratch=y1)
@@ -195,7 +196,8 @@ def _sums_backward(
             d_x_ij.index_copy_(0, at, along * (yx @ u.t()))
             d_phi_x = (along * x.index_select(0, at)).sum(1, keepdim=True).to(p.dtype)
             d_u = d_phi_x.t() @ yx
-            d_e = _through_silu(u.expand_as(ex), ex, out=torch.empty_like(ex)).mul_(d_phi_x)
+            d_e = torch.empty_like(ex)  # (not in the room: it may have to wait for its turn)
+            _through_silu(u.expand_as(ex), ex, out=d_e).mul_(d_phi_x)
             # ex = Wx m + bx, m_i = sum_j m_ij
             d_wx, d_bx = d_e.t() @ m, d_e.sum(0)
             d_m = _rows(d_m_i, i, out=yx).addmm_(d_e, wx)
@@ -210,7 +212,7 @@ def _sums_backward(
             d_ws = (s_ij.t() @ d_e).t()
             in_common.put(number, (j, d_e, Weights(d_ws, d_w2, d_b2, d_wx, d_bx, d_u)))
 
-    _on_threads(_chunks(senders, mask, p), work, p)
+    _on_threads(_chunks(senders, mask, p, BACKWARD), work, p)
     return [d_p, d_q, d_s, d_x, *d]
 
 
@@ -229,13 +231,13 @@ class Chunk(NamedTuple):
     j: Tensor
 
 
-def _chunks(senders: Tensor, mask: Tensor, p: Tensor) -> list[Chunk]:
+def _chunks(senders: Tensor, mask: Tensor, p: Tensor, buffers: int) -> list[Chunk]:
     """The edges that exist: one chunk, or a multiple of four, which two or four threads share."""
     at = mask.flatten().nonzero().squeeze(1)
     i, j = at // max(mask.shape[1], 1), senders.flatten().index_select(0, at)
-    most = CHUNK_ON_CPU if p.device.type == "cpu" else CHUNK_ELSEWHERE
-    size = len(at) * p.shape[1] * p.element_size()
-    count = 1 if size <= most else 4 * -(-size // (4 * most))
+    room = ROOM_ON_CPU if p.device.type == "cpu" else ROOM_ELSEWHERE
+    size = len(at) * p.shape[1] * p.element_size() * buffers
+    count = 1 if size <= room else 4 * -(-size // (4 * room))
     cuts = i[torch.arange(1, count, device=i.device) * len(at) // count]
     begins = torch.searchsorted(i, cuts).tolist()  # where the edges of a receiver do
     parts = zip(*(t.tensor_split(begins) for t in (at, i, j)), strict=True)

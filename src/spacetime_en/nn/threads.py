@@ -42,6 +42,21 @@ def share(pieces: Sequence[T], work: Callable[[Iterator[T]], None]) -> None:
         done.result()
 
 
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch with one thread: for small models, and processes that share a machine.
+
+    Operators outside of :func:`share` still wait for each other: on busy cores two threads take
+    longer than one, and where several trainings run, each is best off with a core to itself.
+    """
+    number = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(number)
+
+
 class InOrder(Generic[T]):
     """Hands on what was made of the pieces in their order, whichever is ready first.
 

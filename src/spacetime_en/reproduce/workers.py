@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from spacetime_en.errors import InputError, Interrupted
 from spacetime_en.files import alone
 from spacetime_en.machine import cores
+from spacetime_en.nn.threads import one_thread
 from spacetime_en.reproduce.experiment import carry_out, checked_result
 from spacetime_en.reproduce.plan import Experiment, Scale
 from spacetime_en.signals import STOP_SIGNALS, stop_signals
@@ -177,10 +178,10 @@ def _one_gpu(number: int) -> Iterator[None]:
             os.environ["CUDA_VISIBLE_DEVICES"] = before
 
 
+@one_thread()
 def _work(pipe: Connection, scale: Scale, folder: Path) -> None:
     for number in set(STOP_SIGNALS) - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all: the first process decides
-    torch.set_num_threads(1)
     # Numbers below 1e-38 cost a hundred times the time of others: a model would pay for its zeros.
     torch.set_flush_denormal(True)
     while True:

@@ -26,6 +26,7 @@ from spacetime_en.config import Config, settings_of
 from spacetime_en.data import Task
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.files import lives, replace_whole
+from spacetime_en.nn.threads import one_thread
 from spacetime_en.training.batches import mixed
 from spacetime_en.training.fit import fit
 from spacetime_en.training.module import DivergenceError
@@ -82,6 +83,7 @@ class Dimension:
         return trial.suggest_float(self.name, self.low, self.high, log=self.log)
 
 
+@one_thread()
 def search(
     config: Config,
     out: str | os.PathLike[str],
@@ -97,7 +99,8 @@ def search(
 
     Each trial trains by the budget of `config`, with the same seed; what counts is the lowest
     validation position MSE. Trials that fall behind the median of the others at the same share of
-    the budget are ended early. Run it again, or elsewhere at the same time, to go on.
+    the budget are ended early. Run it again, or elsewhere at the same time, to go on. It computes
+    with one thread: more cores are for more workers.
 
     Args:
         config: what does not vary.
