@@ -21,6 +21,9 @@ from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
 
 TOLERANCE = 1e-3  # the share of the model's spacing by which frames may be off
+# In a batch that is chosen here: enough that what every batch costs is little beside what its
+# windows do, and few enough for a model's tensors, of 128 channels a node, to be 16 MB each.
+NODES, EDGES = 1 << 15, 1 << 20
 
 
 def predict(
@@ -33,7 +36,7 @@ def predict(
     horizon_time: float,
     radius: float | None = None,
     k: int | None = None,
-    batch_size: int = 100,
+    batch_size: int | None = None,
     last: bool = False,
     progress: Callable[[int], None] | None = None,
     tell: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
@@ -57,7 +60,7 @@ def predict(
         frame_time: time between the frames of a window; None if there is only one.
         horizon_time: time from the last frame of a window to its forecast.
         radius, k: which nodes are neighbours, see :class:`~spacetime_en.data.Windows`.
-        batch_size: windows forecast at once.
+        batch_size: windows forecast at once; None: as many as are fast, see :func:`fast_batch`.
         last: only the newest window of each run.
         progress: called with the number of windows finished since the last call, of
             :func:`count_windows` in all.
@@ -66,13 +69,14 @@ def predict(
     """
     if not 0 < horizon_time < math.inf:
         raise InputError(f"horizon_time: expected a time ahead, found {horizon_time!r}.")
-    if batch_size < 1:
+    if batch_size is not None and batch_size < 1:
         raise InputError(f"batch_size: expected a positive whole number, found {batch_size!r}.")
     t, windows = trajectories, _Windows.of(trajectories, length, frame_time, last)
     seen, origin = as_trained(model, t)
     for sentence in () if model.trained_on is None else model.trained_on.unlike(t):
         tell(f"warning: {sentence}")
     S, N, n = len(windows.ends), *t.x.shape[2:]
+    batch_size = fast_batch(length, N, radius, k) if batch_size is None else batch_size
     counts = windows.counts(t)
     about = {
         "model": type(model).__name__,
@@ -113,6 +117,20 @@ def predict(
                 )
             )
     return Path(out)
+
+
+def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | None = None) -> int:
+    """The number of windows to forecast at once: about as fast as any, in bounded memory.
+
+    Args:
+        length: L, the number of frames of a window.
+        nodes: N.
+        radius, k: which nodes are neighbours, as in :func:`predict`.
+    """
+    complete = radius is None and k is None
+    K = nodes if complete else min(nodes, k or 64)  # (how many are within the radius, who knows)
+    frames = min(NODES // nodes, EDGES // (nodes * K))
+    return max(1, frames // length)
 
 
 def count_windows(

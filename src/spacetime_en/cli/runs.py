@@ -98,7 +98,7 @@ class Predict:
         input: any file or folder that the readers know (see `spacetime data import --help`).
         out: file to write: .npz, .h5md, .extxyz, ..., or without an ending a folder data set.
         last: only from the newest window of each trajectory.
-        batch_size: windows at a time; by default that of the training.
+        batch_size: windows at a time; by default as many as are fast.
         topology: for MDAnalysis, the file that names the atoms.
         select: for MDAnalysis, which atoms.
         time_step: between frames, for files that do not tell it.
@@ -137,9 +137,7 @@ class Predict:
                 horizon_time=data.horizon_time,
                 radius=run.config.task.get("radius"),
                 k=run.config.task.get("k"),
-                batch_size=(
-                    run.config.training.batch_size if self.batch_size is None else self.batch_size
-                ),
+                batch_size=self.batch_size,
                 progress=advance,
             )
         print(path)
