@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -161,9 +161,7 @@ def run(
 ) -> tuple[Errors, Forecast]:
     """The errors of a model on windows, and its forecasts, on the CPU in double precision."""
     found, sayings = [], []
-    for first in range(0, len(windows), batch_size):
-        graph, target = windows[first : first + batch_size]
-        forecast, target = forecast_in_double(model, graph), target.to(torch.float64)
+    for graph, target, forecast in _forecasts(model, windows, batch_size):
         found.append((*errors(forecast, target, graph.node_mask), forecast.x, forecast.v))
         if forecast.spread is not None:
             said, true = said_and_found(forecast, target, graph.node_mask)
@@ -174,6 +172,24 @@ def run(
     position, velocity, x, v = (torch.cat(parts) for parts in zip(*found, strict=True))
     both = (torch.cat(parts) for parts in zip(*sayings, strict=True))
     return Errors(position, velocity, *both), Forecast(x, v)
+
+
+def mean_position_error(model: Forecaster, windows: Windows, batch_size: int) -> float:
+    """The mean position MSE of a model on windows, of which only one batch is held at a time."""
+    total = 0.0
+    for graph, target, forecast in _forecasts(model, windows, batch_size):
+        position, _ = errors(forecast, target, graph.node_mask)
+        total += float(position.sum())
+    return total / len(windows)
+
+
+def _forecasts(
+    model: Forecaster, windows: Windows, batch_size: int
+) -> Iterator[tuple[SpacetimeGraph, Forecast, Forecast]]:
+    """Windows, their targets and what is forecast, both in double precision, batch by batch."""
+    for first in range(0, len(windows), batch_size):
+        graph, target = windows[first : first + batch_size]
+        yield graph, target.to(torch.float64), forecast_in_double(model, graph)
 
 
 def forecast_in_double(model: Forecaster, graph: SpacetimeGraph) -> Forecast:

@@ -23,7 +23,7 @@ from spacetime_en.tensors import evenly
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
 
-_IN_MEMORY = 1 << 30  # data sets up to a gigabyte are kept as tensors
+_IN_MEMORY = 1 << 28  # bytes; windows that need no more are kept as tensors
 _AT_ONCE = 10_000  # windows that are read at a time
 Targets = Literal["observed", "clean", "zero"]
 
@@ -179,7 +179,8 @@ class Windows:
         complete = self.radius is None and self.k is None
         K = N if complete else min(N, self.k or 64)  # (how many are within the radius, who knows)
         edges = N * K * (pairs if complete else pairs + 1)
-        return len(self) * ((self.length + 1) * N * n * 2 + edges) * 8 <= _IN_MEMORY
+        each = ((self.length + 1) * N * n * 2 + edges) * self.dtype.itemsize
+        return len(self) * each <= _IN_MEMORY
 
     @cached_property
     def _kept(self) -> tuple[SpacetimeGraph, Forecast]:

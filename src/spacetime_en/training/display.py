@@ -9,7 +9,7 @@ import lightning.pytorch as pl
 from rich.progress import BarColumn, Progress
 
 from spacetime_en.data.tasks import Task
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import mean_position_error
 from spacetime_en.nn.baselines import StraightLine
 from spacetime_en.terminal import Terminal, text_column
 
@@ -29,8 +29,8 @@ class Display(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not trainer.is_global_zero:
             return
-        straight, _ = run(StraightLine(), self.task.val, pl_module.settings.batch_size)
-        self.straight = float(straight.position.mean())
+        size = pl_module.settings.batch_size
+        self.straight = mean_position_error(StraightLine(), self.task.val, size)
         self.started, self.first_step = time.monotonic(), pl_module.progress.step
         self.used_before = pl_module.used
         if self.console.is_terminal:
