@@ -9,7 +9,7 @@ from spacetime_en import Forecast, Forecaster, InputError, build_model
 from spacetime_en.data import Task, Trajectories, Windows
 from spacetime_en.data.facts import DataFacts
 from spacetime_en.data.readers import read
-from spacetime_en.prediction import count_windows, predict
+from spacetime_en.prediction import count_windows, fast_batch, predict
 from tests.helpers import SMALL, liven
 
 
@@ -258,6 +258,36 @@ def test_a_batch_is_all_that_is_read_at_once(tmp_path, num, frames, last):
     assert sum(done) == num * windows == count_windows(t, length=2, frame_time=0.5, last=last)
     assert len(done) <= 2 * np.ceil(num * windows / 32)  # and batches are used
     assert np.array_equal(out.x, t.x.array[:, -windows:].astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("length", "nodes", "near", "least", "most"),
+    [
+        (1, 5, {}, 1_000, 10_000),
+        (4, 5, {}, 1_000, 10_000),
+        (10, 5, {}, 500, 1_000),
+        (10, 31, {}, 50, 200),
+        (1, 1_000, {}, 1, 1),  # a million edges
+        (1, 1_000, {"k": 8}, 16, 64),
+        (1, 1_000, {"radius": 2.0}, 8, 64),
+        (1_000, 100_000, {"k": 8}, 1, 1),
+    ],
+)
+def test_small_windows_go_by_the_thousand_and_large_ones_alone(length, nodes, near, least, most):
+    assert least <= fast_batch(length, nodes, **near) <= most
+
+
+def test_the_batch_follows_the_size_of_a_window(tmp_path):
+    model = Spy()
+    predict(
+        model,
+        walks(num=1, frames=8_000),
+        tmp_path / "out",
+        length=2,
+        frame_time=0.5,
+        horizon_time=1.0,
+    )
+    assert [len(graph) for graph in model.seen] == [4_096, 3_903]  # 2^15 nodes in 2 frames of 4
 
 
 def test_many_runs_need_the_memory_of_one_batch(tmp_path):

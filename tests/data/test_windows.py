@@ -38,6 +38,24 @@ def test_batches_are_the_items_in_order(monkeypatch):
         assert len(windows[torch.tensor([1, 2])][0]) == 2
 
 
+def test_a_million_windows_take_no_memory_of_their_own(tmp_path):
+    """What is known of windows is known of runs and of frames; windows are read, and not kept."""
+    x = np.random.default_rng(0).standard_normal((1, 2_000, 20, 3))
+    few = Trajectories.from_arrays(x, x)
+    many = Trajectories(
+        *(np.broadcast_to(a, (1_000, *x.shape[1:])) for a in (x, x)), few.steps, few.times
+    )
+    tracemalloc.start()
+    windows = Windows(many, length=2, stride=1, horizon=1)
+    graph, _ = windows[[3, len(windows) - 1]]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(windows) == 1_000 * 1_998
+    assert not windows.is_kept
+    assert peak < 1e6
+    assert torch.equal(graph.x[1], Windows(few, length=2, stride=1, horizon=1)[-1][0].x[0])
+
+
 def test_frames_are_found_by_their_steps():
     t = simulate("charged", 4)
     windows = Windows(t, length=10, stride=10, horizon=10_000)

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import sys
 import time
@@ -159,6 +160,71 @@ def test_a_storage_that_cannot_be_opened(tmp_path):
         search(config(), tmp_path, storage="sqlite:////nowhere/at/all.db")
     with pytest.raises(InputError, match="storage: "):
         search(config(), tmp_path, storage="nodatabase://x")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Of a study with one trial."""
+    search(config(), tmp_path, trials=1)
+    return tmp_path / "study.journal"
+
+
+DAMAGES = {
+    "cut off in the last line": lambda found: found[:-9],
+    "without the last line break": lambda found: found[:-1],
+    "garbage in the middle": lambda found: found[:99] + b"\x00\xff\xfe" + found[102:],
+    "garbage in the end": lambda found: found + b"\x80\x81\n",
+    "nothing but garbage": lambda found: bytes(range(256)),
+    "empty": lambda found: b"",
+    "not objects": lambda found: b"1\n[2]\n",
+    "nested without end": lambda found: b"[" * 100_000 + b"\n",
+    "no text in UTF-8": lambda found: found.replace(b"spacetime", b"spac\xe9time"),
+    "other objects": lambda found: b'{"a": 1}\n',
+    "no such operation": lambda found: found + b'{"op_code": 99}\n',
+    "without the beginning": lambda found: b"".join(found.splitlines(True)[1:]),
+    "another question": lambda found: found.replace(b'"question":{', b'"question":3,"x":{'),
+    "no value": lambda found: re.sub(rb'"values":\[[^]]*\]', b'"values":["a"]', found),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_journal_is_a_sentence_and_stays_as_it_was(journal, damage):
+    damaged = damage(journal.read_bytes())
+    best = (journal.parent / "best.yaml").read_bytes()
+    journal.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"study\.journal: the study cannot be read \(.*\); put a"):
+        search(config(), journal.parent, trials=2)
+    assert journal.read_bytes().startswith(damaged)  # (Optuna notes every attempt to join)
+    assert (journal.parent / "best.yaml").read_bytes() == best
+    assert sorted(p.name for p in journal.parent.iterdir()) == ["best.yaml", "study.journal"]
+
+
+def test_a_journal_that_is_no_file(tmp_path):
+    journal = tmp_path / "study.journal"
+    journal.mkdir()
+    with pytest.raises(InputError, match=r"study\.journal: is a folder; expected a file"):
+        search(config(), tmp_path)
+    journal.rmdir()
+    os.mkfifo(journal)
+    with pytest.raises(InputError, match=r"study\.journal: is no regular file"):
+        search(config(), tmp_path)
+    journal.unlink()
+    journal.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"study\.journal: is a link"):
+        search(config(), tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("keep", [0, 100, 5_000, 20_000])  # bytes before the garbage
+def test_a_damaged_data_base_is_a_sentence_and_stays_as_it_was(tmp_path, keep):
+    path = tmp_path / "study.db"
+    optuna.create_study(storage=_open(f"sqlite:///{path}", tmp_path), study_name="spacetime")
+    found = path.read_bytes()
+    damaged = found[:keep] + b"garbage!" * ((len(found) - keep) // 8)
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"storage: sqlite:.*study\.db.* cannot be (opened|read) "):
+        search(config(), tmp_path, trials=2, storage=f"sqlite:///{path}")
+    assert path.read_bytes() == damaged
 
 
 def test_a_worker_that_is_beaten_to_the_tables_tries_again(tmp_path, monkeypatch):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import random
 import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,11 @@ import lightning.pytorch as pl
 import optuna
 import torch
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
+from optuna.storages.journal import (
+    JournalFileBackend,
+    JournalFileSymlinkLock,
+    JournalRedisBackend,
+)
 from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError
 
@@ -27,12 +33,15 @@ from spacetime_en.data import Task
 from spacetime_en.errors import InputError, no_such
 from spacetime_en.files import lives, replace_whole
 from spacetime_en.nn.threads import one_thread
+from spacetime_en.schema import check_no_link, open_regular, reason
 from spacetime_en.training.batches import mixed
 from spacetime_en.training.fit import fit
 from spacetime_en.training.module import DivergenceError
 from spacetime_en.training.settings import TrainingSettings, seconds
 
 BEST = "best.yaml"
+JOURNAL = "study.journal"
+CREATE_STUDY = 0  # what the first entry of a journal does
 MOST_FAILURES = 5
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -129,8 +138,11 @@ def search(
     until = float("inf") if timeout is None else time.monotonic() + seconds(timeout)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    study = _join(_open(storage, folder), name, config.training.seed)
-    _check_question(study, config, sorted(space))
+    with _readable(storage, folder):
+        study = _join(_open(storage, folder), name, config.training.seed)
+        _check_question(study, config, sorted(space))
+        for complete in study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False):
+            float(complete.values[0])  # or the best is looked for in vain, after the next trial
     loaded = None if any(d.name.startswith("task.") for d in dimensions) else config.load_task()
     failures = 0
     while _count(study) < trials and time.monotonic() < until:
@@ -255,7 +267,11 @@ def _with(config: Config, values: dict[str, Any]) -> Config:
 
 def _open(storage: str | None, folder: Path) -> BaseStorage:
     if storage is None:
-        return JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+        path = folder / JOURNAL
+        check_no_link(path)
+        backend = JournalFileBackend(str(path))
+        _check_journal(path)
+        return JournalStorage(backend)
     try:
         if storage.startswith("redis"):
             return JournalStorage(JournalRedisBackend(storage))
@@ -266,8 +282,55 @@ def _open(storage: str | None, folder: Path) -> BaseStorage:
             "for PostgreSQL: pip install 'spacetime-en[postgres]'."
         ) from None
     except Exception as error:  # whatever the data base and its driver come up with
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"storage: {storage} cannot be opened ({reason}).") from None
+        raise InputError(f"storage: {storage} cannot be opened ({_first_line(error)}).") from None
+
+
+@contextmanager
+def _readable(storage: str | None, folder: Path) -> Iterator[None]:
+    """Say in a sentence that Optuna can make no sense of a study."""
+    try:
+        yield
+    except (InputError, MemoryError, OSError):
+        raise
+    except Exception as error:  # whatever it stumbles over
+        where = f"storage: {storage}" if storage else str(folder / JOURNAL)
+        raise _unreadable(where, _first_line(error)) from None
+
+
+def _check_journal(path: Path) -> None:
+    """Refuse a journal with a line that is no entry.
+
+    Optuna overlooks one at the end, and writes the next entry behind it, where nobody can read it.
+    """
+    lock = JournalFileSymlinkLock(str(path))
+    lock.acquire()  # or another worker may be in the middle of its line
+    try:
+        with open_regular(path) as file:
+            number = 0
+            for number, line in enumerate(file, start=1):
+                try:
+                    entry = json.loads(line)
+                except (ValueError, RecursionError):  # (bytes that are no text are ValueErrors)
+                    entry = None
+                whole = isinstance(entry, dict) and line.endswith(b"\n")
+                if not whole or (number == 1 and entry.get("op_code") != CREATE_STUDY):
+                    raise _unreadable(str(path), f"line {number} is damaged or cut off")
+        if number == 0 and (path.parent / BEST).exists():
+            raise _unreadable(str(path), f"it is empty, though there is a {BEST}")
+    finally:
+        lock.release()
+
+
+def _unreadable(where: str, why: str) -> InputError:
+    return InputError(
+        f"{where}: the study cannot be read ({why}); put a copy of it in its place, mend it, or "
+        "begin another elsewhere."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return reason(Exception(text.splitlines()[0])) if text else type(error).__name__
 
 
 def _data_base(url: str, tries: int = 5) -> RDBStorage:
