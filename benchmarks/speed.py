@@ -10,24 +10,29 @@ import contextlib
 import copy
 import json
 import platform
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks.timing import busy, exponent, peak_memory, side_by_side
 from benchmarks.yardstick import materialised_position_attention, yardstick
 from spacetime_en import SpacetimeGraph, build_model
+from spacetime_en.data import Trajectories, Windows
 from spacetime_en.neighbours import radius_neighbours
 from spacetime_en.nn.attention import Window
 from spacetime_en.nn.egcl import EGCL
 from spacetime_en.nn.etal import position_attention
-from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.forecaster import ClosedForm, Forecaster
 from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.prediction import fast_batch, predict
 
 Row = dict[str, Any]
 Step = Callable[[], Any]
@@ -285,6 +290,44 @@ def inference(
         }
 
 
+def prediction(
+    presets: Sequence[str] = ("straight-line", "ridge-shared", "egnn", "set-flow"),
+    frames: int = 10_000,
+    batches: Sequence[int] = (32, 100, 1000, 5000),
+    rounds: int = 3,
+) -> Iterator[Row]:
+    """`predict` over one long recording of five charges with the batch that it chooses itself.
+
+    In processor time, from the data to the file. Ratios are of the batches given to the chosen one.
+    """
+    graph = particles(1, frames, 5)
+    charge = np.sign(np.arange(5) - 1.5)
+    x, v, times = graph.x.double().numpy(), graph.v.double().numpy(), 0.01 * np.arange(frames)
+    recording = Trajectories.from_arrays(x, v, times=times, attributes={"charge": charge})
+    for preset in presets:
+        windows = Windows(
+            recording, length=1 if preset in ("egnn", "set-flow") else 4, stride=1, horizon=1
+        )
+        model = build_model(preset, like=windows[:1][0]).eval()
+        if isinstance(model, ClosedForm):
+            model.solve([windows[:500]], [windows[500:600]])
+        cut = {"length": windows.length, "frame_time": 0.01, "horizon_time": 0.01}
+        taken: dict[int | None, list[float]] = {size: [] for size in (None, *batches)}
+        for turn in range(rounds + 1):
+            for size, times_of in taken.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    start = time.process_time()
+                    predict(model, recording, Path(folder) / "out.npz", **cut, batch_size=size)
+                    if turn > 0:  # in the first, memory and files are as others left them
+                        times_of.append(time.process_time() - start)
+        chosen = statistics.median(taken[None])
+        for size, times_of in taken.items():
+            B = f"chosen, {fast_batch(windows.length, 5)}" if size is None else str(size)
+            middle = statistics.median(times_of)
+            what = f"prediction, {preset}, {frames:,} frames, B = {B}"
+            yield {"what": what, "ms": 1e3 * middle, "ratio": middle / chosen}
+
+
 def _exported(
     model: Forecaster, example: SpacetimeGraph, folder: Path
 ) -> dict[str, Callable[[SpacetimeGraph], Any]]:
@@ -369,6 +412,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "attention": attention,
     "sparse": sparse,
     "inference": inference,
+    "prediction": prediction,
     "layer": layer,
 }
 

@@ -70,6 +70,12 @@ def test_what_a_gas_costs(capsys):
     assert re.match(r"set-flow, charges, \d+ adaptive steps: ", charges)
 
 
+def test_the_batch_that_predict_chooses_beside_others():
+    rows = list(speed.prediction(("straight-line",), frames=30, batches=(10,), rounds=1))
+    assert [row["what"].split("B = ")[1] for row in rows] == ["chosen, 1638", "10"]
+    assert rows[0]["ratio"] == 1
+
+
 SMALL = {
     "loaded": lambda: speed.loaded(cases=((3, 2, 1),), L=2, others=1),
     "sparse": lambda: speed.sparse(nodes=(60, 120), rounds=1),
