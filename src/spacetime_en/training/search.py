@@ -282,7 +282,10 @@ def _open(storage: str | None, folder: Path) -> BaseStorage:
             "for PostgreSQL: pip install 'spacetime-en[postgres]'."
         ) from None
     except Exception as error:  # whatever the data base and its driver come up with
-        raise InputError(f"storage: {storage} cannot be opened ({_first_line(error)}).") from None
+        raise InputError(
+            f"storage: {storage} cannot be opened ({_first_line(error)}); check the address, put a "
+            "copy of a damaged file in its place, or begin another study elsewhere."
+        ) from None
 
 
 @contextmanager
