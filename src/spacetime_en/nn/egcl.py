@@ -6,8 +6,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacetime_en.nn.messages import Weights, summed_messages
+from spacetime_en.nn.messages import (
+    BACKWARD,
+    ROOM_ON_CPU,
+    Weights,
+    number_of_chunks,
+    runs_eagerly,
+    summed_messages,
+)
 from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.pieces import by_pieces
+
+CHUNKS = 1  # of messages in a piece of an EGNN, at most: enough for pieces to have work
 
 
 def mlp(inputs: int, hidden: int, outputs: int, bias: bool = True) -> nn.Sequential:
@@ -215,6 +225,56 @@ class EGNN(nn.Module):
         up: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """h: (B, L, N, d), x and v: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
+        cuts = self._cuts(x, neighbourhood)
+        if len(cuts) == 1:
+            return self._at_once(h, x, v, a, neighbourhood, up)
+        B, L = x.shape[:2]
+        frames = neighbourhood.of_frames(L)
+        rows = [t.flatten(0, 1).unsqueeze(1) for t in (h, x, v, a)]
+        rows += [] if up is None else [up.expand(-1, L, -1, -1).flatten(0, 1).unsqueeze(1)]
+
+        def run(first: int, h: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            x, v, a, *up = rest
+            edges = frames.graphs(first, first + len(h))
+            return self._at_once(h, x, v, a, edges, *up)
+
+        found = by_pieces(run, cuts, rows, tuple(self.parameters()))
+        h, x, v = (t.view(B, L, *t.shape[2:]) for t in found)
+        return h, x, v
+
+    def _cuts(self, x: Tensor, neighbourhood: Neighbourhood) -> list[int]:
+        """Where to cut the B L frames, which know nothing of each other, into pieces.
+
+        All operators of a piece have one thread: on a busy machine each would wait for others.
+        """
+        frames = x.shape[0] * x.shape[1]
+        if not (x.device.type == "cpu" and runs_eagerly() and self._is_ordinary()):
+            return [frames]
+        if neighbourhood.cell is not None and neighbourhood.cell.requires_grad:
+            return [frames]
+        edges = int(neighbourhood.mask.sum()) * x.shape[1] // neighbourhood.mask.shape[1]
+        size = edges * self.embed.out_features * x.element_size()
+        count = number_of_chunks(size * BACKWARD, CHUNKS * ROOM_ON_CPU)
+        # Where single frames are that large, messages make chunks within them.
+        return [frames * (k + 1) // count for k in range(count)] if count <= frames else [frames]
+
+    def _is_ordinary(self) -> bool:
+        layers = (self.embed, self.readout, *(phi for layer in self.layers for phi in layer.children()))
+        return (
+            all(type(layer) is EGCL for layer in self.layers)
+            and is_ordinary(*layers)
+            and not any(p._backward_hooks for p in self.parameters())
+        )
+
+    def _at_once(
+        self,
+        h: Tensor,
+        x: Tensor,
+        v: Tensor,
+        a: Tensor,
+        neighbourhood: Neighbourhood,
+        up: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         # Few features (the paper has one) make the products of the first layer narrow.
         narrow = is_ordinary(self.embed) and 4 * self.embed.in_features <= self.embed.out_features
         embedding = Embedding(h, self.embed) if narrow else None
