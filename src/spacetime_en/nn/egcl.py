@@ -17,7 +17,7 @@ from spacetime_en.nn.messages import (
 from spacetime_en.nn.neighbourhood import Neighbourhood
 from spacetime_en.nn.pieces import by_pieces
 
-CHUNKS = 1  # of messages in a piece of an EGNN, at most: enough for pieces to have work
+CHUNKS = 4  # of messages in a piece of an EGNN, at most
 
 
 def mlp(inputs: int, hidden: int, outputs: int, bias: bool = True) -> nn.Sequential:
@@ -35,11 +35,18 @@ def linear_at(phi: nn.Sequential, k: int) -> nn.Linear:
 def is_ordinary(*layers: nn.Module) -> bool:
     """Whether Linears do what their weights say: no adapters, parametrisations or hooks."""
     return all(
-        type(module) in (nn.Sequential, nn.Linear, nn.SiLU)
-        and not (module._forward_hooks or module._forward_pre_hooks)
-        and not (module._backward_hooks or module._backward_pre_hooks)
+        type(module) in (nn.Sequential, nn.Linear, nn.SiLU) and not has_hooks(module)
         for layer in layers
         for module in (layer, *layer.children())
+    )
+
+
+def has_hooks(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
     )
 
 
@@ -246,23 +253,27 @@ class EGNN(nn.Module):
         """Where to cut the B L frames, which know nothing of each other, into pieces.
 
         All operators of a piece have one thread: on a busy machine each would wait for others.
+        Pieces cost a little, which one thread alone need not pay.
         """
         frames = x.shape[0] * x.shape[1]
-        if not (x.device.type == "cpu" and runs_eagerly() and self._is_ordinary()):
+        on_threads = x.device.type == "cpu" and torch.get_num_threads() > 1
+        if not (on_threads and runs_eagerly() and self._is_ordinary()):
             return [frames]
         if neighbourhood.cell is not None and neighbourhood.cell.requires_grad:
             return [frames]
         edges = int(neighbourhood.mask.sum()) * x.shape[1] // neighbourhood.mask.shape[1]
         size = edges * self.embed.out_features * x.element_size()
-        count = number_of_chunks(size * BACKWARD, CHUNKS * ROOM_ON_CPU)
+        chunks = number_of_chunks(size * BACKWARD, ROOM_ON_CPU)
+        count = 1 if chunks == 1 else 4 * -(-chunks // (4 * CHUNKS))
         # Where single frames are that large, messages make chunks within them.
         return [frames * (k + 1) // count for k in range(count)] if count <= frames else [frames]
 
     def _is_ordinary(self) -> bool:
-        layers = (self.embed, self.readout, *(phi for layer in self.layers for phi in layer.children()))
+        """Whether pieces may run on other threads: nobody looks on or has put in a layer."""
+        parts = (phi for layer in self.layers for phi in layer.children())
         return (
-            all(type(layer) is EGCL for layer in self.layers)
-            and is_ordinary(*layers)
+            all(type(layer) is EGCL and not has_hooks(layer) for layer in self.layers)
+            and is_ordinary(self.embed, self.readout, *parts)
             and not any(p._backward_hooks for p in self.parameters())
         )
 
