@@ -256,8 +256,9 @@ class EGNN(nn.Module):
         Pieces cost a little, which one thread alone need not pay.
         """
         frames = x.shape[0] * x.shape[1]
-        on_threads = x.device.type == "cpu" and torch.get_num_threads() > 1
-        if not (on_threads and runs_eagerly() and self._is_ordinary()):
+        if not (runs_eagerly() and self._is_ordinary()):  # (the compiler asks no further)
+            return [frames]
+        if x.device.type != "cpu" or torch.get_num_threads() == 1:
             return [frames]
         if neighbourhood.cell is not None and neighbourhood.cell.requires_grad:
             return [frames]

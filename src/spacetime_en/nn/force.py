@@ -87,8 +87,9 @@ class PairForce(nn.Module):
     def _by_chunks(self, r: Tensor, s: Tensor) -> Tensor:
         """`strength`, so many pairs at a time that they stay in the caches, on all threads."""
         pairs = r.numel()
-        ordinary = is_ordinary(self.phi) and not any(p._backward_hooks for p in self.parameters())
-        if pairs <= CHUNK or r.device.type != "cpu" or not (runs_eagerly() and ordinary):
+        if not runs_eagerly() or pairs <= CHUNK or r.device.type != "cpu":
+            return self.strength(r, s)
+        if not is_ordinary(self.phi) or any(p._backward_hooks for p in self.parameters()):
             return self.strength(r, s)
         (found,) = by_pieces(
             lambda _, r, s: (self.strength(r, s),),
