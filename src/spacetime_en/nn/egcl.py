@@ -6,8 +6,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacetime_en.nn.messages import Weights, summed_messages
+from spacetime_en.nn.messages import (
+    BACKWARD,
+    ROOM_ON_CPU,
+    Weights,
+    number_of_chunks,
+    runs_eagerly,
+    summed_messages,
+)
 from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.pieces import by_pieces
+
+CHUNKS = 4  # of messages in a piece of an EGNN, at most
 
 
 def mlp(inputs: int, hidden: int, outputs: int, bias: bool = True) -> nn.Sequential:
@@ -25,11 +35,18 @@ def linear_at(phi: nn.Sequential, k: int) -> nn.Linear:
 def is_ordinary(*layers: nn.Module) -> bool:
     """Whether Linears do what their weights say: no adapters, parametrisations or hooks."""
     return all(
-        type(module) in (nn.Sequential, nn.Linear, nn.SiLU)
-        and not (module._forward_hooks or module._forward_pre_hooks)
-        and not (module._backward_hooks or module._backward_pre_hooks)
+        type(module) in (nn.Sequential, nn.Linear, nn.SiLU) and not has_hooks(module)
         for layer in layers
         for module in (layer, *layer.children())
+    )
+
+
+def has_hooks(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
     )
 
 
@@ -215,6 +232,61 @@ class EGNN(nn.Module):
         up: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """h: (B, L, N, d), x and v: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
+        cuts = self._cuts(x, neighbourhood)
+        if len(cuts) == 1:
+            return self._at_once(h, x, v, a, neighbourhood, up)
+        B, L = x.shape[:2]
+        frames = neighbourhood.of_frames(L)
+        rows = [t.flatten(0, 1).unsqueeze(1) for t in (h, x, v, a)]
+        rows += [] if up is None else [up.expand(-1, L, -1, -1).flatten(0, 1).unsqueeze(1)]
+
+        def run(first: int, h: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            x, v, a, *up = rest
+            edges = frames.graphs(first, first + len(h))
+            return self._at_once(h, x, v, a, edges, *up)
+
+        found = by_pieces(run, cuts, rows, tuple(self.parameters()))
+        h, x, v = (t.view(B, L, *t.shape[2:]) for t in found)
+        return h, x, v
+
+    def _cuts(self, x: Tensor, neighbourhood: Neighbourhood) -> list[int]:
+        """Where to cut the B L frames, which know nothing of each other, into pieces.
+
+        All operators of a piece have one thread: on a busy machine each would wait for others.
+        Pieces cost a little, which one thread alone need not pay.
+        """
+        frames = x.shape[0] * x.shape[1]
+        if not (runs_eagerly() and self._is_ordinary()):  # (the compiler asks no further)
+            return [frames]
+        if x.device.type != "cpu" or torch.get_num_threads() == 1:
+            return [frames]
+        if neighbourhood.cell is not None and neighbourhood.cell.requires_grad:
+            return [frames]
+        edges = int(neighbourhood.mask.sum()) * x.shape[1] // neighbourhood.mask.shape[1]
+        size = edges * self.embed.out_features * x.element_size()
+        chunks = number_of_chunks(size * BACKWARD, ROOM_ON_CPU)
+        count = 1 if chunks == 1 else 4 * -(-chunks // (4 * CHUNKS))
+        # Where single frames are that large, messages make chunks within them.
+        return [frames * (k + 1) // count for k in range(count)] if count <= frames else [frames]
+
+    def _is_ordinary(self) -> bool:
+        """Whether pieces may run on other threads: nobody looks on or has put in a layer."""
+        parts = (phi for layer in self.layers for phi in layer.children())
+        return (
+            all(type(layer) is EGCL and not has_hooks(layer) for layer in self.layers)
+            and is_ordinary(self.embed, self.readout, *parts)
+            and not any(p._backward_hooks for p in self.parameters())
+        )
+
+    def _at_once(
+        self,
+        h: Tensor,
+        x: Tensor,
+        v: Tensor,
+        a: Tensor,
+        neighbourhood: Neighbourhood,
+        up: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         # Few features (the paper has one) make the products of the first layer narrow.
         narrow = is_ordinary(self.embed) and 4 * self.embed.in_features <= self.embed.out_features
         embedding = Embedding(h, self.embed) if narrow else None

@@ -12,8 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from spacetime_en.nn.egcl import mlp
+from spacetime_en.nn.egcl import is_ordinary, mlp
+from spacetime_en.nn.messages import runs_eagerly
 from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.pieces import by_pieces
 
 LARGEST = 12.0  # arcsinh of the largest force between two nodes, e^12 / 2 in the model's units
 CHUNK = 16_384  # pairs at a time on a CPU: what the network makes of them stays in its caches
@@ -83,12 +85,19 @@ class PairForce(nn.Module):
         return found.new_zeros(r.numel(), 1).index_copy(0, at, found).view(r.shape)
 
     def _by_chunks(self, r: Tensor, s: Tensor) -> Tensor:
-        """`strength`, so many pairs at a time that they stay in the caches, if nothing is kept."""
-        few = r.numel() <= CHUNK or r.device.type != "cpu"
-        if few or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        """`strength`, so many pairs at a time that they stay in the caches, on all threads."""
+        pairs = r.numel()
+        if not runs_eagerly() or pairs <= CHUNK or r.device.type != "cpu":
             return self.strength(r, s)
-        rows = (t.flatten(0, -2).split(CHUNK) for t in (r, s))
-        return torch.cat([self.strength(*chunk) for chunk in zip(*rows, strict=True)]).view(r.shape)
+        if not is_ordinary(self.phi) or any(p._backward_hooks for p in self.parameters()):
+            return self.strength(r, s)
+        (found,) = by_pieces(
+            lambda _, r, s: (self.strength(r, s),),
+            [*range(CHUNK, pairs, CHUNK), pairs],
+            [t.flatten(0, -2) for t in (r, s)],
+            tuple(self.parameters()),
+        )
+        return found.view(r.shape)
 
     def strength(self, r: Tensor, s: Tensor) -> Tensor:
         """The force at distances r (..., 1) of pairs with numbers s (..., c), (..., 1)."""

@@ -113,6 +113,13 @@ def _is_transformed() -> bool:
     )
 
 
+def runs_eagerly() -> bool:
+    """Neither compiled nor exported nor transformed, and in the precision of the tensors."""
+    if torch.compiler.is_compiling() or _is_transformed():
+        return False
+    return not torch.is_autocast_enabled("cpu")
+
+
 # For torch.compile both passes are single operations that it need not look into.
 
 
@@ -232,16 +239,21 @@ class Chunk(NamedTuple):
 
 
 def _chunks(senders: Tensor, mask: Tensor, p: Tensor, buffers: int) -> list[Chunk]:
-    """The edges that exist: one chunk, or a multiple of four, which two or four threads share."""
+    """The edges that exist."""
     at = mask.flatten().nonzero().squeeze(1)
     i, j = at // max(mask.shape[1], 1), senders.flatten().index_select(0, at)
     room = ROOM_ON_CPU if p.device.type == "cpu" else ROOM_ELSEWHERE
     size = len(at) * p.shape[1] * p.element_size() * buffers
-    count = 1 if size <= room else 4 * -(-size // (4 * room))
+    count = number_of_chunks(size, room)
     cuts = i[torch.arange(1, count, device=i.device) * len(at) // count]
     begins = torch.searchsorted(i, cuts).tolist()  # where the edges of a receiver do
     parts = zip(*(t.tensor_split(begins) for t in (at, i, j)), strict=True)
     return [Chunk(k, *part) for k, part in enumerate(part for part in parts if len(part[0]))]
+
+
+def number_of_chunks(size: int, room: int) -> int:
+    """One, or a multiple of four, which two or four threads share."""
+    return 1 if size <= room else 4 * -(-size // (4 * room))
 
 
 def _with_room(
