@@ -26,6 +26,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 docs: $(INSTALLED)
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build

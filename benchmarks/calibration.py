@@ -8,10 +8,10 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
 from spacetime_en.evaluation import run
 from spacetime_en.report.plots import new_figure
-from spacetime_en.runs import Run
+from spacetime_en.runs.run import Run
 
 GROUPS = 20
 

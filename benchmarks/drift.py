@@ -3,8 +3,8 @@
 import numpy as np
 
 from spacetime_en.data import SYSTEMS, simulate
-from spacetime_en.data.drift import drift
-from spacetime_en.data.kernel import SCHEMES
+from spacetime_en.data.simulation.drift import drift
+from spacetime_en.data.simulation.integrator import SCHEMES
 
 
 def main() -> None:

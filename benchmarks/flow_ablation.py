@@ -14,22 +14,22 @@ from typing import Any
 import torch
 
 from spacetime_en import build_model
-from spacetime_en.data.tasks import load_task
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
+from spacetime_en.data.datasets.registry import load_task
 from spacetime_en.evaluation import run
-from spacetime_en.nn import flow
-from spacetime_en.nn.force import PairForce
+from spacetime_en.nn.models import flow
+from spacetime_en.nn.physics.force import PairForce
 from spacetime_en.training import TrainingSettings, fit
 from spacetime_en.training.settings import PRESET_SETTINGS
 
-# By name: constants of nn/flow.py, and settings of the model.
+# By name: constants of nn/models/flow.py, and settings of the model.
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "set-flow": ({}, {}),
     "no softening": ({"SOFT": (1e-3, 1e-3)}, {}),
     "no smooth start": ({"SMOOTH": 0.0}, {}),
     "squared errors": ({"OUTLIER": (1e6, 1e6)}, {}),
     "gradients unbounded": ({"STEEPEST": math.inf}, {}),
-    "50 equal steps": ({}, {"steps": 50, "share": None}),
+    "50 equal steps": ({}, {"steps": 50, "step_fraction": None}),
     "force of r, not of log r": ({"PairForce": None}, {}),
 }
 

@@ -19,7 +19,7 @@ import torch
 from benchmarks.speed import forecast, gas
 from benchmarks.timing import side_by_side
 from spacetime_en import Forecast, SpacetimeGraph, build_model
-from spacetime_en.data.tasks import load_task
+from spacetime_en.data.datasets.registry import load_task
 from spacetime_en.nn.forecaster import Forecaster
 
 
@@ -40,7 +40,7 @@ def main() -> None:
 def forecasts(nodes: int, horizon: float, repeats: int) -> None:
     """Of a gas at density 1, its speeds about 1."""
     graph = gas(nodes, L=1).replace(horizon=horizon)
-    equal = Forecaster.from_pretrained("pretrained:charged", share=None, steps=16)
+    equal = Forecaster.from_pretrained("pretrained:charged", step_fraction=None, steps=16)
     runs = {"egnn": forecast(build_model("egnn").eval(), graph), "flow": forecast(equal, graph)}
     turns = [{name: seconds(run) for name, run in runs.items()} for _ in range(repeats + 1)]
     egnn, flow = (median(turn[name] for turn in turns[1:]) for name in runs)
@@ -83,7 +83,7 @@ def training_steps(batch_size: int, repeats: int) -> None:
 
 def step(model: Forecaster, used: float, graph: SpacetimeGraph, target: Forecast) -> None:
     """Loss and gradient at a stage of the training."""
-    model.anneal(used)
+    model.set_progress(used)
     model.zero_grad()
     model.losses(graph, target, 1.0).mean().backward()
 

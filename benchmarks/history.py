@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator
 
 from benchmarks.noise_floor import floor
 from spacetime_en import build_model
-from spacetime_en.data.tasks import load_task
+from spacetime_en.data.datasets.registry import load_task
 from spacetime_en.evaluation import run
 from spacetime_en.report.plots import new_figure
 from spacetime_en.training import TrainingSettings, fit

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from spacetime_en.data.systems import SYSTEMS
-from spacetime_en.nn.flow import Flow
+from spacetime_en.data.simulation.systems import SYSTEMS
+from spacetime_en.nn.models.flow import Flow
 from spacetime_en.report.plots import new_figure
-from spacetime_en.runs import Run
+from spacetime_en.runs.run import Run
 
 
 def main() -> None:

@@ -21,9 +21,9 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from spacetime_en.data.simulation import integrate
-from spacetime_en.data.systems import SYSTEMS
-from spacetime_en.data.tasks import load_task
+from spacetime_en.data.datasets.registry import load_task
+from spacetime_en.data.simulation.simulator import integrate
+from spacetime_en.data.simulation.systems import SYSTEMS
 
 SYSTEM = SYSTEMS["charged"]
 SPEED = 0.5  # of every particle at the start

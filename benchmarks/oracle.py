@@ -17,15 +17,15 @@ import argparse
 import torch
 from torch import Tensor
 
-from spacetime_en.data.systems import SYSTEMS
-from spacetime_en.data.tasks import load_task
+from spacetime_en.data.datasets.registry import load_task
+from spacetime_en.data.simulation.systems import SYSTEMS
 from spacetime_en.geometry import random_rotation
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.metrics import mse, summary
-from spacetime_en.nn.force import PairForce, Pairs
 from spacetime_en.nn.forecaster import Example
-from spacetime_en.nn.leapfrog import Pace, leapfrog
-from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.physics.force import PairForce, Pairs
+from spacetime_en.nn.physics.leapfrog import StepControl, leapfrog
 
 CLIP = SYSTEMS["charged"].max_force
 LEVELS = (100.0, 110.0, 120.0, 130.0, 140.0, 150.0)
@@ -57,7 +57,7 @@ class ByLength(PairForce):
         return s * r.square().reciprocal().clamp(max=self.level)
 
 
-def forecasts(force: PairForce, windows: SpacetimeGraph, pace: Pace) -> Tensor:
+def forecasts(force: PairForce, windows: SpacetimeGraph, control: StepControl) -> Tensor:
     """Positions at the target time, in double precision, (W, N, n)."""
     found = []
     for first in range(0, len(windows), 500):
@@ -66,7 +66,7 @@ def forecasts(force: PairForce, windows: SpacetimeGraph, pace: Pace) -> Tensor:
         assert graph.edge_attr is not None
         pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=1e-9)
         with torch.no_grad():
-            x, _ = leapfrog(force, pairs, graph.x[:, 0], graph.v[:, 0], graph.horizon, pace)
+            x, _ = leapfrog(force, pairs, graph.x[:, 0], graph.v[:, 0], graph.horizon, control)
         found.append(x)
     return torch.cat(found)
 
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("task", choices=("egnn-nbody", "charged"))
     parser.add_argument("--horizon", type=int, default=1_000)
     parser.add_argument("--nodes", type=int, default=5)
-    parser.add_argument("--share", type=float, default=0.1, help="of the shortest time")
+    parser.add_argument("--step-fraction", type=float, default=0.1, help="of the shortest time")
     parser.add_argument("--axes", type=int, default=8, help="how many random ones")
     parser.add_argument("--windows", type=int, default=2_000, help="at most so many")
     given = parser.parse_args()
@@ -88,12 +88,12 @@ def main() -> None:
     if given.task == "charged":
         sizes["nodes"] = given.nodes
     task = load_task(given.task, **sizes)
-    pace = Pace(16, 20_000, given.share)
+    control = StepControl(16, 20_000, given.step_fraction)
     val, test = (windows[: given.windows] for windows in (task.val, task.test))
 
     def errors(force: PairForce, examples: Example) -> Tensor:
         graph, target = examples
-        return mse(forecasts(force, graph, pace), target.x.to(torch.float64))
+        return mse(forecasts(force, graph, control), target.x.to(torch.float64))
 
     show("by component", errors(ByComponent(torch.eye(3, dtype=torch.float64)), test))
     level = min(LEVELS, key=lambda level: float(errors(ByLength(level), val).mean()))
@@ -101,7 +101,7 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     turned = torch.stack(
         [
-            forecasts(ByComponent(random_rotation(3, generator)), test[0], pace)
+            forecasts(ByComponent(random_rotation(3, generator)), test[0], control)
             for _ in range(given.axes)
         ]
     )

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from spacetime_en.data import simulate
-from spacetime_en.data.lanes import W, fma, splat, store
+from spacetime_en.data.simulation.simd import W, fma, splat, store
 
 PAIR, ROW = 27, 5  # instructions for a pair, and for a coordinate in kick and drift
 CASES = ((5, 2_000, 10_100), (30, 200, 10_100))

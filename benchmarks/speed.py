@@ -27,12 +27,12 @@ from benchmarks.yardstick import materialised_position_attention, yardstick
 from spacetime_en import SpacetimeGraph, build_model
 from spacetime_en.data import Trajectories, Windows
 from spacetime_en.neighbours import radius_neighbours
-from spacetime_en.nn.attention import Window
-from spacetime_en.nn.egcl import EGCL
-from spacetime_en.nn.etal import position_attention
 from spacetime_en.nn.forecaster import ClosedForm, Forecaster
-from spacetime_en.nn.neighbourhood import Neighbourhood
-from spacetime_en.prediction import fast_batch, predict
+from spacetime_en.nn.layers.attention import Window
+from spacetime_en.nn.layers.egcl import EGCL
+from spacetime_en.nn.layers.etal import position_attention
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.runs.prediction import fast_batch, predict
 
 Row = dict[str, Any]
 Step = Callable[[], Any]
@@ -332,7 +332,7 @@ def _exported(
     model: Forecaster, example: SpacetimeGraph, folder: Path
 ) -> dict[str, Callable[[SpacetimeGraph], Any]]:
     """The model as programs of its own, called with a graph."""
-    from spacetime_en.export import export
+    from spacetime_en.runs.export import export
 
     program = torch.export.load(export(model, example, folder / "model.pt2", "torch-export"))
     module = program.module()

@@ -10,11 +10,11 @@ import copy
 import torch
 from torch import Tensor
 
-from spacetime_en.nn.attention import Window, logit_scale
-from spacetime_en.nn.egcl import EGCL, Embedding
-from spacetime_en.nn.etal import ETAL, AttentionMaps
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.layers.attention import Window, logit_scale
+from spacetime_en.nn.layers.egcl import EGCL, Embedding
+from spacetime_en.nn.layers.etal import ETAL, AttentionMaps
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 
 
 class EdgeListEGCL(EGCL):

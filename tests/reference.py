@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en import SET
-from spacetime_en.nn.egcl import EGCL, EGNN
+from spacetime_en.nn.layers.egcl import EGCL, EGNN
 
 
 def egcl(layer: EGCL, h: Tensor, x: Tensor, v: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from spacetime_en import SET, Symmetries, build_model
-from spacetime_en.nn.attention import Window
-from spacetime_en.nn.egcl import EGCL
-from spacetime_en.nn.etal import ETAL
-from spacetime_en.nn.neighbourhood import Neighbourhood
+from spacetime_en.nn.layers.attention import Window
+from spacetime_en.nn.layers.egcl import EGCL
+from spacetime_en.nn.layers.etal import ETAL
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.state import Units
 from spacetime_en.testing import assert_equivariant, equivariance_errors
 from tests.helpers import (
@@ -191,7 +191,7 @@ def test_egcl_and_etal_are_equivariant_layers(n, kind, dtype):
     seen = torch.ones(B, L, N) > 0 if graph.observed is None else graph.observed
 
     def layers(g, h, a):
-        state = Units(1.0, 1.0, None).enter(g)
+        state = Units(1.0, 1.0, None).normalize(g)
         spatial = egcl(h, state.x, state.v, a, Neighbourhood.of(g, g.box))
         window = Window.of(state.x, g.frame_mask, causal=False)
         temporal = etal(h, state.x, state.v, window)[:3]

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from spacetime_en import Forecast, InputError, LastFrame, build_model
+from spacetime_en._util.terminal import Terminal
 from spacetime_en.data import Task, Trajectories
-from spacetime_en.data.facts import DataFacts
+from spacetime_en.data.compatibility import facts_of
 from spacetime_en.evaluation import evaluate
-from spacetime_en.report.evaluation import show, write
-from spacetime_en.terminal import Terminal
+from spacetime_en.report.tables.evaluation import show, write
 from tests.helpers import liven
 
 
@@ -128,7 +128,7 @@ def test_errors_are_the_same_far_from_the_origin():
 def test_other_data_are_seen_as_those_trained_on_or_refused():
     task = places()
     model = liven(build_model("mlp", like=task.train[0][0], hidden=8))
-    model.trained_on = DataFacts.of(task)
+    model.trained_on = facts_of(task)
     known = task.train.trajectories.attributes
     swapped = places(attributes=dict(reversed(known.items())))
     assert evaluate(model, swapped).report == evaluate(model, task).report

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from spacetime_en import Forecast, InputError
-from spacetime_en.metrics import calibration, errors, mse, said_and_found, summary
+from spacetime_en.metrics import calibration, errors, mse, predicted_and_actual_mse, summary
 
 
 def test_mean_median_and_90th_percentile():
@@ -26,16 +26,16 @@ def test_calibration_compares_what_is_said_with_what_is_found():
     x = spread[..., None] * torch.randn(400, 5, 3, generator=g)
     v = torch.zeros_like(x)
     truth = Forecast(torch.zeros_like(x), v)
-    right = calibration(*said_and_found(Forecast(x, v, spread), truth), groups=5)
+    right = calibration(*predicted_and_actual_mse(Forecast(x, v, spread), truth), groups=5)
     assert [row["found"] for row in right] == pytest.approx([row["said"] for row in right], rel=0.1)
     assert [row["said"] for row in right] == sorted(row["said"] for row in right)
-    sure = calibration(*said_and_found(Forecast(x, v, spread / 2), truth), groups=5)
+    sure = calibration(*predicted_and_actual_mse(Forecast(x, v, spread / 2), truth), groups=5)
     assert sure[2]["found"] == pytest.approx(2 * sure[2]["said"], rel=0.1)
     # Padding does not count, nor nodes of which nothing is said.
     mask = torch.rand(400, 5, generator=g) < 0.5
-    said, found = said_and_found(Forecast(x, v, spread), truth, mask)
+    said, found = predicted_and_actual_mse(Forecast(x, v, spread), truth, mask)
     assert len(said) == len(found) == int(mask.sum())
-    said, _ = said_and_found(Forecast(x, v, spread.masked_fill(mask, torch.nan)), truth)
+    said, _ = predicted_and_actual_mse(Forecast(x, v, spread.masked_fill(mask, torch.nan)), truth)
     assert len(said) == int((~mask).sum())
     with pytest.raises(InputError, match="has no spread"):
-        said_and_found(Forecast(x, v), truth)
+        predicted_and_actual_mse(Forecast(x, v), truth)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
 
 if TYPE_CHECKING:
     from spacetime_en.graph import SpacetimeGraph

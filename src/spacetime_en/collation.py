@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
 Pair = tuple[SpacetimeGraph, Forecast]

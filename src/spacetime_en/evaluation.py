@@ -10,19 +10,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spacetime_en.data.drift import drift_between
-from spacetime_en.data.systems import SYSTEMS
-from spacetime_en.data.tasks import Task
+from spacetime_en._util.errors import InputError
+from spacetime_en.data.compatibility import data_mismatches, window_mismatches
+from spacetime_en.data.simulation.drift import drift_between
+from spacetime_en.data.simulation.systems import SYSTEMS
+from spacetime_en.data.task import Task
 from spacetime_en.data.windows import Windows
-from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.metrics import calibration, errors, said_and_found, summary
-from spacetime_en.nn.baselines import LastFrame, LeastSquaresLine, Parabola, StraightLine
+from spacetime_en.metrics import calibration, errors, predicted_and_actual_mse, summary
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
 from spacetime_en.testing import equivariance_errors
 
 Split = Literal["train", "val", "test"]
-BASELINES: dict[str, type[Forecaster]] = {
+TRIVIAL_FORECASTS: dict[str, type[Forecaster]] = {
     "last_frame": LastFrame,
     "straight_line": StraightLine,
     "parabola": Parabola,
@@ -117,7 +118,7 @@ def evaluate(
     if bad.all():
         raise InputError("model: all that it forecasts is NaN or infinite; train it again.")
     by_name = {"model": found}
-    for name, baseline in BASELINES.items():
+    for name, baseline in TRIVIAL_FORECASTS.items():
         by_name[name], _ = run(baseline(), windows, batch_size)
     sample, _ = windows[: min(len(windows), 16)]
     parameter = next(model.parameters(), None)
@@ -133,7 +134,7 @@ def evaluate(
         "parameters": sum(p.numel() for p in model.parameters()),
         **found.summary(),
     }
-    for name in BASELINES:
+    for name in TRIVIAL_FORECASTS:
         own = by_name[name].summary()
         report[name] = own["position_mse"] | own
     report["equivariance_error"] = equivariance_errors(
@@ -145,9 +146,9 @@ def evaluate(
     if bad.any():
         report["warnings"].append(f"{int(bad.sum())} forecasts are NaN or infinite.")
     if model.trained_on is not None:
-        report["warnings"] += model.trained_on.unlike(task.splits[split].trajectories)
-        report["warnings"] += model.trained_on.unlike_windows(
-            windows, any_horizon=model.reads_horizon
+        report["warnings"] += data_mismatches(model.trained_on, task.splits[split].trajectories)
+        report["warnings"] += window_mismatches(
+            model.trained_on, windows, any_horizon=model.reads_horizon
         )
     runs, frames = windows.places()
     return Evaluation(report, by_name, runs, windows.trajectories.steps[frames[:, 0]])
@@ -164,7 +165,7 @@ def run(
     for graph, target, forecast in _forecasts(model, windows, batch_size):
         found.append((*errors(forecast, target, graph.node_mask), forecast.x, forecast.v))
         if forecast.spread is not None:
-            said, true = said_and_found(forecast, target, graph.node_mask)
+            said, true = predicted_and_actual_mse(forecast, target, graph.node_mask)
             observed = 0.0 if windows.targets == "clean" else windows.noise
             sayings.append((said + observed, true))  # (of an observation, not of the node)
         if progress is not None:

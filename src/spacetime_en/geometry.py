@@ -7,6 +7,8 @@ each group and measures differences; the actions on graphs and forecasts are the
 :class:`~spacetime_en.graph.Forecast`.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -119,3 +121,21 @@ def pairwise_distances(x: Tensor, cell: Tensor | None = None) -> Tensor:
     Gradients are finite everywhere, also on the diagonal and for nodes at one point.
     """
     return norm(pairwise_differences(x, cell))
+
+
+class Symmetries(NamedTuple):
+    """Under which group actions a model is equivariant, whatever its weights.
+
+    Args:
+        translation: x -> x + b moves the forecast along and leaves its velocities.
+        rotation: Q in O(n), reflections included, turns positions and velocities along.
+        permutation: relabelling nodes relabels the forecast.
+    """
+
+    translation: bool
+    rotation: bool
+    permutation: bool
+
+
+FULL_SYMMETRY = Symmetries(translation=True, rotation=True, permutation=True)
+NAMED_NODES = FULL_SYMMETRY._replace(permutation=False)  # such as the joints of a body

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from spacetime_en import geometry
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.tensors import TensorFields, as_tensor, register_pytree
 from spacetime_en.checks import check_values
-from spacetime_en.errors import InputError
-from spacetime_en.tensors import TensorFields, as_tensor, register_pytree
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

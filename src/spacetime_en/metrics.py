@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast
 
 
@@ -23,7 +23,7 @@ def errors(
     return mse(forecast.x, target.x, node_mask), mse(forecast.v, target.v, node_mask)
 
 
-def said_and_found(
+def predicted_and_actual_mse(
     forecast: Forecast, target: Forecast, node_mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The mean squared error of each node, by the forecast's own account and in truth, (nodes,).
@@ -44,7 +44,7 @@ def calibration(said: Tensor, found: Tensor, groups: int) -> list[dict[str, floa
     not know is as far off in each of them as he says.
 
     Args:
-        said, found: mean squared errors of nodes, see :func:`said_and_found`.
+        said, found: mean squared errors of nodes, see :func:`predicted_and_actual_mse`.
         groups: how many.
     Returns: ``said`` and ``found`` of each group, as roots of the mean.
     """

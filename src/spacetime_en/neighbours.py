@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
 from spacetime_en.graph import SpacetimeGraph
 
 

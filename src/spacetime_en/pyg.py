@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from spacetime_en._util.errors import InputError, require
+from spacetime_en._util.tensors import as_tensor
 from spacetime_en.collation import collate
-from spacetime_en.errors import InputError, require
 from spacetime_en.graph import SpacetimeGraph
-from spacetime_en.tensors import as_tensor
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-import spacetime_en.demo as demo
+import spacetime_en.report.demo as demo
 import spacetime_en.reproduce as reproduce
 from tests.cli.fuzz import call, command_line, world
 

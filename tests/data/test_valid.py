@@ -116,7 +116,7 @@ def test_a_time_step_is_a_time(step):
 
 
 def test_runs_that_would_not_fit_in_memory_once_filled_up_are_refused(monkeypatch):
-    monkeypatch.setattr("spacetime_en.machine.free_memory", lambda: 10**6)
+    monkeypatch.setattr("spacetime_en._util.machine.free_memory", lambda: 10**6)
     runs = [np.zeros((10_000, 1, 1)), *[np.zeros((2, 1, 1))] * 20]
     with pytest.raises(InputError, match=r"runs.*takes .* MB of memory, and 1 MB are free"):
         Trajectories.from_runs(runs)

@@ -11,7 +11,7 @@ import torch
 from spacetime_en import Forecaster
 from spacetime_en.cli import main
 from spacetime_en.data.readers import read
-from spacetime_en.runs import Run
+from spacetime_en.runs.run import Run
 from tests.integration.commands import TASK
 
 SIZE = ["--model.hidden", "8", "--model.layers", "1", "--model.blocks", "2"]
@@ -59,8 +59,8 @@ def test_train_evaluate_predict_export(spacetime, tmp_path, cache):
     forecasts = read("forecasts.npz")
     assert forecasts.x.shape == (64, 1, 5, 3)
     model = Forecaster.from_pretrained(tmp_path / "run" / "model")
-    from spacetime_en.config import open_task
-    from spacetime_en.runs import Run
+    from spacetime_en.runs.config import open_task
+    from spacetime_en.runs.run import Run
 
     test = open_task(Run.open("run").config.task).test
     with torch.no_grad():
@@ -282,18 +282,18 @@ def test_a_report_that_cannot_be_written_is_still_shown(spacetime, capsys):
 
 
 def test_no_space_is_one_sentence(spacetime, monkeypatch):
-    import spacetime_en.runs as runs
+    import spacetime_en.runs.run as runs
 
     def full(path, write):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs, "replace_whole", full)
+    monkeypatch.setattr(runs, "write_atomically", full)
     said = error_of(spacetime, "train", "linear", *TASK, "--steps", "1", "--out", "run")
     assert said == "error: --out run: No space left on device."
 
 
 def test_the_demo(spacetime, monkeypatch, tmp_path):
-    import spacetime_en.demo as demo
+    import spacetime_en.report.demo as demo
 
     monkeypatch.setattr(demo, "TASK", {"name": "charged", "counts": (40, 12, 12), "horizon": 100})
     reports = demo.run_demo(tmp_path / "demo", 0, steps=2)

@@ -17,9 +17,10 @@ RUN = [
 # A run that sends itself a signal while it writes a checkpoint, half of which is then on disk.
 STRUCK = """
 import os, signal
-from spacetime_en import cli, runs
+from spacetime_en import cli
+from spacetime_en.runs import run
 
-write, left = runs.Run._write, int(os.environ["WRITES"])
+write, left = run.Run._write, int(os.environ["WRITES"])
 
 def struck(self, path, state):
     global left
@@ -29,7 +30,7 @@ def struck(self, path, state):
         os.kill(os.getpid(), getattr(signal, os.environ["SIGNAL"]))
     write(self, path, state)
 
-runs.Run._write = struck
+run.Run._write = struck
 cli.main()
 """
 

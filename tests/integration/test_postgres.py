@@ -10,8 +10,8 @@ from pathlib import Path
 import optuna
 import pytest
 
-from spacetime_en.training.search import _open
-from tests.training.test_search import two_workers
+from spacetime_en.runs.search import _open
+from tests.runs.test_search import two_workers
 
 
 @pytest.fixture

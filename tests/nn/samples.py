@@ -3,7 +3,7 @@
 import torch
 
 from spacetime_en import SpacetimeGraph, build_model
-from spacetime_en.nn.force import PairForce
+from spacetime_en.nn.physics.force import PairForce
 from tests.helpers import liven, particles
 
 #        0 root, two legs of two bones, a neck and a head with two ears

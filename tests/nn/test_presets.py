@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from spacetime_en import LSTM, PRESETS, SET, InputError, SpacetimeGraph, build_model
-from spacetime_en.nn.egcl import EGCL
+from spacetime_en.nn.layers.egcl import EGCL
 from tests.helpers import particles
 
 # Tables 1-5 of the paper.

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from spacetime_en.errors import InputError
-from spacetime_en.evaluation import BASELINES
+from spacetime_en._util.errors import InputError
+from spacetime_en.evaluation import TRIVIAL_FORECASTS
 from spacetime_en.reproduce import experiment as module
 from spacetime_en.reproduce.experiment import carry_out, checked_result, rates, read_result
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
@@ -115,7 +115,7 @@ def test_noisy_models_are_judged_by_noisy_and_by_clean_targets(carried_out):
     noisy = result["test"]["last_frame"]["velocity_mse"]["mean"]
     clean = result["clean"]["last_frame"]["velocity_mse"]["mean"]
     assert noisy == pytest.approx(clean + 0.5, abs=0.2)  # the noise of the target itself
-    assert set(result["clean"]) == {"model", *BASELINES}
+    assert set(result["clean"]) == {"model", *TRIVIAL_FORECASTS}
 
 
 def test_what_has_nothing_to_train_is_tested_as_it_is_built(carried_out):

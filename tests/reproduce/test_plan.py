@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
 from spacetime_en.nn.presets import build_model
 from spacetime_en.reproduce.plan import (
     ABLATION,

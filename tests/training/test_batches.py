@@ -3,7 +3,7 @@ import operator
 
 import torch
 
-from spacetime_en.training.batches import Batches, mixed
+from spacetime_en.training.batches import Batches, derive_seed
 
 
 def rows(batches):
@@ -53,7 +53,7 @@ def test_a_process_without_windows_takes_part_and_counts_for_nothing(tiny_task):
 
 
 def test_mixed_seeds_differ():
-    seeds = {mixed(a, b) for a in range(30) for b in range(30)}
+    seeds = {derive_seed(a, b) for a in range(30) for b in range(30)}
     assert len(seeds) == 900
-    assert mixed(1, 2) != mixed(2, 1)
+    assert derive_seed(1, 2) != derive_seed(2, 1)
     assert all(0 <= seed < 2**63 for seed in seeds)

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from spacetime_en import PRESETS, InputError
-from spacetime_en.nn.baselines import LastFrame
+from spacetime_en.nn.models.trivial import LastFrame
 from spacetime_en.training import PAPER, TrainingSettings
 from spacetime_en.training.settings import PRESET_SETTINGS, Budget, seconds
 

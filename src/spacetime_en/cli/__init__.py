@@ -10,9 +10,9 @@ def main() -> None:
     arguments = sys.argv[1:]
     with guarded(arguments):
         if arguments == ["--version"]:
-            from spacetime_en import __version__
+            from importlib.metadata import version
 
-            print(__version__)
+            print(version("spacetime-en"))
         else:
             from spacetime_en.cli.commands import run
 

@@ -13,11 +13,11 @@ import torch
 import tyro
 from tyro.conf import Positional
 
-from spacetime_en.errors import InputError, no_such
-from spacetime_en.files import refuse_existing
-from spacetime_en.progress import progress_bar
+from spacetime_en._util.errors import InputError, no_such
+from spacetime_en._util.files import refuse_existing
+from spacetime_en._util.progress import progress_bar
+from spacetime_en._util.terminal import Terminal
 from spacetime_en.report.plots import plot_trajectories
-from spacetime_en.terminal import Terminal
 
 if TYPE_CHECKING:
     from spacetime_en.data import Task
@@ -30,7 +30,7 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
         nodes: numbers of nodes N to build each preset for.
         json: print a list of objects instead of a table.
     """
-    from spacetime_en.report.models import describe, show
+    from spacetime_en.report.tables.models import describe, show
 
     rows = describe(nodes)
     if json:
@@ -102,7 +102,7 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
         picture: file for a picture of a few trajectories, such as some.png.
         json: print one object instead of tables.
     """
-    from spacetime_en.report.data import describe, show
+    from spacetime_en.report.tables.task import describe, show
 
     if picture is not None:
         refuse_existing(picture)
@@ -140,8 +140,8 @@ def data_import(
         select: for MDAnalysis, which atoms.
         time_step: between frames, for files that do not tell it.
     """
+    from spacetime_en.data.datasets.solar import solar_system
     from spacetime_en.data.readers import read
-    from spacetime_en.data.readers.solar import solar_system
 
     given = {"topology": topology, "select": select, "time_step": time_step}
     options = {key: value for key, value in given.items() if value is not None}
@@ -169,7 +169,7 @@ def demo(out: Path = Path("demo"), seed: int = 0) -> None:
         out: folder for the runs and the pictures.
         seed: of the weights and the order of the windows.
     """
-    from spacetime_en.demo import run_demo
+    from spacetime_en.report.demo import run_demo
 
     run_demo(out, seed)
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from spacetime_en.errors import InputError, Interrupted, printable
-from spacetime_en.signals import stop_signals
+from spacetime_en._util.errors import InputError, Interrupted, printable
+from spacetime_en._util.signals import stop_signals
 
 DEBUG = "SPACETIME_EN_DEBUG"  # set to anything: a traceback instead of the sentence
 STOPPED = 130  # the status of a command that was asked to stop

@@ -16,14 +16,14 @@ import torch
 import tyro
 from tyro.conf import Positional
 
-from spacetime_en.cli.chosen import Chosen, task_field
-from spacetime_en.config import settings_of, source_of, without_source
-from spacetime_en.errors import InputError
-from spacetime_en.files import inside, refuse_existing
-from spacetime_en.pretrained import shipped
-from spacetime_en.progress import progress_bar
-from spacetime_en.runs import Run
-from spacetime_en.terminal import Terminal
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import inside, refuse_existing
+from spacetime_en._util.progress import progress_bar
+from spacetime_en._util.terminal import Terminal
+from spacetime_en.cli.selection import Selection, task_field
+from spacetime_en.nn.pretrained import shipped
+from spacetime_en.runs.config import settings_of, source_of, without_source
+from spacetime_en.runs.run import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Evaluate:
         trust: import the class and read the data that the run's config names.
     """
 
-    chosen: ClassVar[Chosen]
+    selection: ClassVar[Selection]
 
     run: Positional[Path]
     task: str | None = None
@@ -52,14 +52,14 @@ class Evaluate:
 
     def __call__(self) -> None:
         from spacetime_en.evaluation import evaluate
-        from spacetime_en.report.evaluation import show, write
+        from spacetime_en.report.tables.evaluation import show, write
 
         run = Run.open(self.run, trust=self.trust)
         model = run.model().to(_device())
         settings = getattr(self, "task_settings", None)
-        given = {**self.chosen.task, **(dataclasses.asdict(settings) if settings else {})}
+        given = {**self.selection.task, **(dataclasses.asdict(settings) if settings else {})}
         source = given or run.config.task
-        config = dataclasses.replace(run.config, task=source, trusted=self.chosen.trusted)
+        config = dataclasses.replace(run.config, task=source, trusted=self.selection.trusted)
         task = run.check_data(source, config.load_task())
         with progress_bar("windows", len(task.splits[self.split])) as advance:
             found = evaluate(
@@ -117,7 +117,7 @@ class Predict:
 
     def __call__(self) -> None:
         from spacetime_en.data.readers import read
-        from spacetime_en.prediction import count_windows, predict
+        from spacetime_en.runs.prediction import count_windows, predict
 
         run = Run.open(self.run, trust=self.trust)
         given = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
@@ -162,7 +162,7 @@ class Export:
     trust: bool = False
 
     def __call__(self) -> None:
-        from spacetime_en.export import export
+        from spacetime_en.runs.export import export
 
         run = Run.open(self.run, trust=self.trust)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
@@ -195,7 +195,7 @@ class Animate:
     trust: bool = False
 
     def __call__(self) -> None:
-        from spacetime_en.animation import animate, make_scene
+        from spacetime_en.report.animation import animate, make_scene
 
         refuse_existing(self.out)
         runs = {str(folder): Run.open(folder, trust=self.trust) for folder in self.runs}
@@ -231,21 +231,21 @@ def _device() -> str:
 
 def commands(arguments: Sequence[str]) -> dict[str, Any]:
     """The commands, `evaluate` with the options of the task that `arguments` choose."""
-    chosen, fields = Chosen(), []
+    selection, fields = Selection(), []
     if list(arguments[:1]) == ["evaluate"]:
-        chosen = Chosen.among(arguments[1:], positional=False)
+        selection = Selection.from_argv(arguments[1:], positional=False)
         folder, trust = _run_among(arguments[1:])
-        task: Any = chosen.task
+        task: Any = selection.task
         settings: dict[str, Any] = {}
         if folder is not None and shipped(folder).is_dir():
             # By default the run's own task, any of whose settings may be replaced.
             run = Run.open(folder, trust=trust)
             own = run.config.task
             if not task:
-                chosen = dataclasses.replace(
-                    chosen, task=source_of(own), trusted=run.config.trusted
+                selection = dataclasses.replace(
+                    selection, task=source_of(own), trusted=run.config.trusted
                 )
-            task = chosen.task
+            task = selection.task
             if task == source_of(own):
                 settings = without_source(own)
             elif "data" in task:  # windows as the model knows them
@@ -257,7 +257,7 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
         "Evaluate",
         fields,
         bases=(Evaluate,),
-        namespace={"chosen": chosen, "__doc__": Evaluate.__doc__},
+        namespace={"selection": selection, "__doc__": Evaluate.__doc__},
         frozen=True,
         kw_only=True,
     )

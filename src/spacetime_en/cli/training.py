@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 from tyro.conf import Positional
 
-from spacetime_en.cli.chosen import Chosen
+from spacetime_en.cli.selection import Selection
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Training:
     """Options common to train and search."""
 
-    chosen: ClassVar[Chosen]
+    selection: ClassVar[Selection]
 
     preset: Positional[str] = ""
     out: Path
@@ -48,10 +48,10 @@ class Train(_Training):
     loggers: tuple[str, ...] = ("tensorboard", "csv")
 
     def __call__(self) -> None:
-        from spacetime_en.runs import is_first_process, train
+        from spacetime_en.runs.run import is_first_process, train
 
         run = train(
-            self.chosen.config(self),
+            self.selection.config(self),
             self.out,
             resume=self.resume,
             loggers=self.loggers,
@@ -95,10 +95,10 @@ class Search(_Training):
     space: tuple[str, ...] = ("lr=1e-5:1e-2:log",)
 
     def __call__(self) -> None:
-        from spacetime_en.training.search import BEST, search
+        from spacetime_en.runs.search import BEST, search
 
         best = search(
-            self.chosen.config(self),
+            self.selection.config(self),
             self.out,
             trials=self.trials,
             timeout=self.timeout,
@@ -114,12 +114,14 @@ def commands(arguments: Sequence[str]) -> dict[str, Any]:
     """The two commands, with the options of what `arguments` choose."""
     made = {}
     for name, base in (("train", Train), ("search", Search)):
-        chosen = Chosen.among(arguments[1:]) if list(arguments[:1]) == [name] else Chosen()
+        selection = (
+            Selection.from_argv(arguments[1:]) if list(arguments[:1]) == [name] else Selection()
+        )
         made[name] = dataclasses.make_dataclass(
             base.__name__,
-            chosen.fields(),
+            selection.fields(),
             bases=(base,),
-            namespace={"chosen": chosen, "__doc__": base.__doc__},
+            namespace={"selection": selection, "__doc__": base.__doc__},
             frozen=True,
             kw_only=True,
         )

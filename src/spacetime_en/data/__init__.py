@@ -1,9 +1,32 @@
-"""Trajectories: simulated, measured, stored, cut into windows."""
+"""Trajectories: simulated, measured, stored, cut into windows.
 
-from spacetime_en.data.simulation import simulate
-from spacetime_en.data.systems import SYSTEMS, System
-from spacetime_en.data.tasks import TASKS, Task, load_task
-from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.data.windows import Windows
+``trajectories`` holds runs, ``windows`` cuts them, ``task`` splits them; ``readers`` and
+``writers`` are for files, ``simulation`` makes data, ``datasets`` has those with a name. Imports
+graphs and geometry; knows nothing of models.
+"""
 
-__all__ = ["SYSTEMS", "TASKS", "System", "Task", "Trajectories", "Windows", "load_task", "simulate"]
+from typing import TYPE_CHECKING
+
+from spacetime_en._util.lazy import attach
+
+if TYPE_CHECKING:
+    from spacetime_en.data.datasets.registry import TASKS as TASKS
+    from spacetime_en.data.datasets.registry import load_task as load_task
+    from spacetime_en.data.simulation.simulator import simulate as simulate
+    from spacetime_en.data.simulation.systems import SYSTEMS as SYSTEMS
+    from spacetime_en.data.simulation.systems import System as System
+    from spacetime_en.data.task import Task as Task
+    from spacetime_en.data.trajectories import Trajectories as Trajectories
+    from spacetime_en.data.windows import Windows as Windows
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "datasets.registry": ["TASKS", "load_task"],
+        "simulation.simulator": ["simulate"],
+        "simulation.systems": ["SYSTEMS", "System"],
+        "task": ["Task"],
+        "trajectories": ["Trajectories"],
+        "windows": ["Windows"],
+    },
+)

@@ -8,9 +8,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacetime_en.errors import InputError
-from spacetime_en.limits import total
-from spacetime_en.schema import reason
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import reason
+from spacetime_en.data.limits import total
 
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,

@@ -21,11 +21,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from spacetime_en.data.npy import read_header
-from spacetime_en.data.valid import MOST_ATTRIBUTES, MOST_STEPS
-from spacetime_en.errors import InputError
-from spacetime_en.files import new_whole
-from spacetime_en.schema import (
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import new_whole
+from spacetime_en._util.schema import (
     Count,
     Positive,
     check_format,
@@ -38,6 +36,8 @@ from spacetime_en.schema import (
     shortened,
     typed,
 )
+from spacetime_en.data.npy import read_header
+from spacetime_en.data.valid import MOST_ATTRIBUTES, MOST_STEPS
 
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Trajectories

@@ -18,6 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en import geometry
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import check_name, shortened
+from spacetime_en._util.tensors import evenly_spaced_indices
+from spacetime_en.data.limits import check_memory
 from spacetime_en.data.shards import (
     Concatenated,
     ShardMeta,
@@ -37,10 +41,6 @@ from spacetime_en.data.valid import (
     spacing,
     whole,
 )
-from spacetime_en.errors import InputError
-from spacetime_en.limits import check_memory
-from spacetime_en.schema import check_name, shortened
-from spacetime_en.tensors import evenly
 
 DIFFERENCES = "differences"  # meta["velocities"] where v was not measured
 FAR = 16  # so many spreads away from 0, float32 has lost four of its 24 bits
@@ -127,7 +127,9 @@ class Trajectories:
         """
         num, T, _, n = self.x.shape
         ends = np.cumsum(np.full(num, T) if self.lengths is None else self.lengths)
-        places = evenly(int(ends[-1]), most=64).numpy()  # counted through all frames of all runs
+        places = evenly_spaced_indices(
+            int(ends[-1]), most=64
+        ).numpy()  # counted through all frames of all runs
         runs = np.searchsorted(ends, places, side="right")
         x = self.x[runs, places - (ends - np.diff(ends, prepend=0))[runs]].reshape(-1, n)
         x = x[np.isfinite(x).all(1)]

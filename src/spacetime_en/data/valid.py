@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacetime_en.errors import InputError
-from spacetime_en.schema import check_name, reason, shortened
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import check_name, reason, shortened
 
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Stacked, Trajectories

@@ -5,23 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
+from typing import Any, Literal, SupportsIndex, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacetime_en.data.facts import as_trained
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.tensors import evenly_spaced_indices
+from spacetime_en.data.compatibility import Trained, as_trained
 from spacetime_en.data.graphs import as_graph, as_real, states_at
-from spacetime_en.data.streams import Streams
+from spacetime_en.data.rng import Streams
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.tensors import evenly
-
-if TYPE_CHECKING:
-    from spacetime_en.nn.forecaster import Forecaster
 
 _IN_MEMORY = 1 << 28  # bytes; windows that need no more are kept as tensors
 _AT_ONCE = 10_000  # windows that are read at a time
@@ -200,7 +197,7 @@ class Windows:
         """At most so many windows, from all of them alike, to look at; they are not kept."""
         if len(self) <= most:
             return self[:]
-        return self._read(evenly(len(self), most).numpy())
+        return self._read(evenly_spaced_indices(len(self), most).numpy())
 
     def places(
         self, index: NDArray[np.int64] | None = None
@@ -278,7 +275,7 @@ class Windows:
         """The same windows with another point as 0, (n,)."""
         return self if np.array_equal(origin, self.origin) else self._with(origin=origin)
 
-    def seen_by(self, model: Forecaster) -> Windows:
+    def seen_by(self, model: Trained) -> Windows:
         """The same windows as a model knows such data; refused if it does not."""
         trajectories, origin = as_trained(model, self.trajectories)
         if trajectories is self.trajectories:

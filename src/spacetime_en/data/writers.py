@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
+from spacetime_en._util.errors import InputError, require
+from spacetime_en._util.files import new_whole, refuse_existing
 from spacetime_en.data.shards import ShardWriter, shard_name, whole_folder
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError, require
-from spacetime_en.files import new_whole, refuse_existing
 
 Append = Callable[[Trajectories], None]
 _SEVERAL = "a folder (a name without ending) or .npz"
@@ -118,12 +118,12 @@ def _h5md(target: Path, like: Trajectories) -> Iterator[Append]:
 
 def _write_h5md(file: Any, part: Trajectories) -> None:
     """The one run of `part`, as the H5MD specification 1.1 has it."""
-    from spacetime_en import __version__
+    from importlib.metadata import version
 
     file.create_group("h5md").attrs["version"] = [1, 1]
     for who in ("author", "creator"):
         file.create_group(f"h5md/{who}").attrs["name"] = "spacetime-en"
-    file["h5md/creator"].attrs["version"] = __version__
+    file["h5md/creator"].attrs["version"] = version("spacetime-en")
     group, box = file.create_group("particles/all"), file.create_group("particles/all/box")
     T, _, n = part.x.shape[1:]
     length, time = (part.meta.get(f"{what}_unit") for what in ("length", "time"))

@@ -6,48 +6,19 @@ import functools
 import inspect
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    get_type_hints,
-    overload,
-)
+from typing import Any, ClassVar, Literal, get_type_hints, overload
 
-import torch
 from torch import Tensor, nn
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import arguments
+from spacetime_en.facts import DataFacts
+from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.metrics import errors
-from spacetime_en.nn.etal import AttentionMaps
+from spacetime_en.nn.layers.etal import AttentionMaps
+from spacetime_en.nn.pretrained import Pretrained
 from spacetime_en.nn.state import Units
-from spacetime_en.pretrained import Pretrained
-from spacetime_en.schema import arguments
-
-if TYPE_CHECKING:
-    from spacetime_en.data.facts import DataFacts
-
-
-class Symmetries(NamedTuple):
-    """Under which group actions a model is equivariant, whatever its weights.
-
-    Args:
-        translation: x -> x + b moves the forecast along and leaves its velocities.
-        rotation: Q in O(n), reflections included, turns positions and velocities along.
-        permutation: relabelling nodes relabels the forecast.
-    """
-
-    translation: bool
-    rotation: bool
-    permutation: bool
-
-
-FULL_SYMMETRY = Symmetries(translation=True, rotation=True, permutation=True)
-NAMED_NODES = FULL_SYMMETRY._replace(permutation=False)  # such as the joints of a body
-
 
 Example = tuple[SpacetimeGraph, Forecast]  # windows and their targets
 Examples = Iterable[Example]
@@ -121,7 +92,7 @@ class Forecaster(Pretrained, nn.Module):
                 choose by.
         """
 
-    def anneal(self, used: float) -> bool:
+    def set_progress(self, fraction: float) -> bool:
         """Told before every step of a training which share of its budget is used, and 1 after it.
 
         For models that are trained in stages. Most are not.
@@ -172,7 +143,7 @@ class Forecaster(Pretrained, nn.Module):
         Args:
             graph: L frames of N nodes.
             return_attention: also return the attention maps, one
-                :class:`~spacetime_en.nn.etal.AttentionMaps` a block.
+                :class:`~spacetime_en.nn.layers.etal.AttentionMaps` a block.
         Returns: the forecast, or (forecast, maps).
         """
         self.check(graph)
@@ -217,88 +188,3 @@ class ClosedForm(Forecaster):
         Returns: the mean squared position error on `val`.
         """
         raise NotImplementedError(f"{type(self).__name__}: implement `solve`.")
-
-
-def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> None:
-    """Refuse a graph whose d or e is not what the model was built for."""
-    if graph.feature_width != features:
-        raise InputError(
-            f"features: the model was built for {features} per node, the graph has "
-            f"{graph.feature_width}; build it with features={graph.feature_width} or like=graph."
-        )
-    if graph.edge_width != edge_features:
-        raise InputError(
-            f"edge_attr: the model was built for {edge_features} per edge, the graph has "
-            f"{graph.edge_width}; build it with edge_features={graph.edge_width} or like=graph."
-        )
-
-
-def check_dims(graph: SpacetimeGraph, dims: int) -> None:
-    """Refuse a graph in another number of space dimensions than the model's."""
-    n = graph.x.shape[-1]
-    if n != dims:
-        raise InputError(
-            f"x: this model is tied to n = {dims} space dimensions, the graph has {n}; "
-            f"build it with dims={n}."
-        )
-
-
-def check_nodes(graph: SpacetimeGraph, nodes: int) -> None:
-    """Refuse a graph with another number of nodes than the model's, padded ones included."""
-    N = graph.x.shape[2]
-    if nodes != N:
-        raise InputError(
-            f"x: this model is tied to N = {nodes} nodes, the graph has {N}; "
-            f"build it with nodes={N}."
-        )
-    check_no_padding(graph, f"this model is tied to N = {nodes} nodes")
-
-
-def check_frames(graph: SpacetimeGraph, frames: int) -> None:
-    """Refuse a graph with another number of frames than the model's, or with gaps."""
-    L = graph.x.shape[1]
-    if frames != L or graph.frame_mask is not None:
-        gaps = " with gaps" if graph.frame_mask is not None else ""
-        raise InputError(
-            f"x: this model is tied to {frames} frames, all of them observed, the graph has "
-            f"{L}{gaps}; build it with frames={L}."
-        )
-
-
-def check_no_padding(graph: SpacetimeGraph, why: str) -> None:
-    """Refuse graphs with padded nodes."""
-    # (While tracing, the mask has no values to look at.)
-    if graph.node_mask is not None and not torch.compiler.is_compiling():
-        counts = graph.node_mask.sum(1)
-        if (counts != graph.x.shape[2]).any():
-            raise InputError(
-                f"node_mask: {why}, but a graph of the batch has {int(counts.min())} of "
-                f"{graph.x.shape[2]}."
-            )
-
-
-def check_ahead(graph: SpacetimeGraph) -> None:
-    """Refuse a horizon of 0, where velocities are the way over the time."""
-    if not torch.compiler.is_compiling() and (graph.horizon == 0).any():
-        raise InputError("horizon: this model needs a time ahead, found 0.")
-
-
-def check_no_box(graph: SpacetimeGraph, what: str) -> None:
-    """Refuse a periodic box where it matters in which image a node is stored."""
-    if graph.box is not None:
-        raise InputError(f"box: {what}, and a periodic box has no centre; leave the box out.")
-
-
-def check_complete(graph: SpacetimeGraph, what: str) -> None:
-    """Refuse neighbour lists where only a complete graph makes sense."""
-    if graph.neighbours is not None:
-        raise InputError(f"neighbours: {what} needs a complete graph; leave neighbours out.")
-
-
-def check_static(graph: SpacetimeGraph, what: str) -> None:
-    """Refuse neighbour lists that change from frame to frame."""
-    if graph.neighbours is not None and graph.neighbours.shape[1] > 1:
-        raise InputError(
-            f"neighbours: {what} follows each edge over time and needs one list for all frames, "
-            "found one per frame."
-        )

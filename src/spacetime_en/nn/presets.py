@@ -6,29 +6,24 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from spacetime_en.errors import InputError, no_such
+from spacetime_en._util.errors import InputError, no_such
+from spacetime_en._util.trust import named_object
 from spacetime_en.graph import SpacetimeGraph
-from spacetime_en.nn.adjacency import TIED_TO_NODES
-from spacetime_en.nn.baselines import (
-    MLP,
-    EGNNForecaster,
-    LastFrame,
-    LeastSquaresLine,
-    LinearDynamics,
-    Parabola,
-    StraightLine,
-)
-from spacetime_en.nn.body import Body
-from spacetime_en.nn.ensemble import FlowEnsemble
-from spacetime_en.nn.estag import ESTAG
-from spacetime_en.nn.flow import Flow
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.nn.kernel import Kernel
-from spacetime_en.nn.lstm import LSTM
-from spacetime_en.nn.ridge import Ridge, SharedRidge
-from spacetime_en.nn.set import SET
-from spacetime_en.nn.tree import parents_of
-from spacetime_en.trust import named_object
+from spacetime_en.nn.layers.adjacency import TIED_TO_NODES
+from spacetime_en.nn.models.body import Body
+from spacetime_en.nn.models.egnn import EGNNForecaster
+from spacetime_en.nn.models.ensemble import FlowEnsemble
+from spacetime_en.nn.models.estag import ESTAG
+from spacetime_en.nn.models.flow import Flow
+from spacetime_en.nn.models.kernel import Kernel
+from spacetime_en.nn.models.linear import LinearDynamics
+from spacetime_en.nn.models.lstm import LSTM
+from spacetime_en.nn.models.mlp import MLP
+from spacetime_en.nn.models.ridge import Ridge, SharedRidge
+from spacetime_en.nn.models.set import SET
+from spacetime_en.nn.models.tree import parents_of
+from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
 
 
 class Preset(NamedTuple):

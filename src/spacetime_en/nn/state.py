@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph, speeds
 
 
@@ -57,7 +57,7 @@ class Units(NamedTuple):
         count = first.to(x.dtype).sum((1, 2), keepdim=True).unsqueeze(-1)  # (B, 1, 1, 1)
         return cls(length, time, x.sum((1, 2), keepdim=True) / count)
 
-    def enter(self, graph: SpacetimeGraph) -> State:
+    def normalize(self, graph: SpacetimeGraph) -> State:
         """The state of `graph` in these units; 0 wherever nothing was observed."""
         x, v, features = graph.unwrapped_x(), graph.v, graph.features
         if self.origin is not None:
@@ -88,7 +88,7 @@ class Units(NamedTuple):
         """The periodic cell in these units, (B, n, n), or None."""
         return None if graph.box is None else graph.box / self.length
 
-    def leave(
+    def denormalize(
         self, graph: SpacetimeGraph, x: Tensor, v: Tensor, spread: Tensor | None = None
     ) -> Forecast:
         """Positions and velocities (B, N, n) back in the user's units, 0 for padded nodes."""
@@ -136,3 +136,11 @@ def mean_over_time(t: Tensor, frame_mask: Tensor | None) -> Tensor:
         return t.mean(1)
     seen = frame_mask.to(t.dtype)
     return torch.einsum("bl,blnc->bnc", seen / seen.sum(1, keepdim=True), t)
+
+
+def last_state(graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
+    """Positions and velocities of the last observed frame, each (B, N, n)."""
+    units = Units.of(graph, length=1.0, time=1.0, centred=False)
+    state = units.normalize(graph)
+    graphs = torch.arange(graph.x.shape[0], device=graph.x.device)
+    return units, state.x[graphs, graph.last_frame], state.v[graphs, graph.last_frame]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from spacetime_en.errors import InputError, printable
-from spacetime_en.files import make_folder, replace_whole
+from spacetime_en._util.errors import InputError, printable
+from spacetime_en._util.files import make_folder, write_atomically
+from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.tensors import evenly
 from spacetime_en.testing import Model
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def save_picture(figure: Figure, path: Path, dpi: int) -> Path:
     make_folder(path.parent)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box is drawn
-        replace_whole(path, lambda part: figure.savefig(part, dpi=dpi))
+        write_atomically(path, lambda part: figure.savefig(part, dpi=dpi))
     return path
 
 
@@ -62,7 +62,7 @@ def plot_trajectories(task: Task, path: Path) -> Path:
         path: of the PNG; its folder is made.
     Returns: `path`.
     """
-    spread = evenly(len(task.test), 6)
+    spread = evenly_spaced_indices(len(task.test), 6)
     graph, target = task.test[spread.tolist()]
     figure = new_figure(9.5, 6.2)
     figure.suptitle(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
 from spacetime_en.reproduce.plan import AUDITABLE, SCALES, TABLES, ScaleName, plan, table
 from spacetime_en.reproduce.report import write_report
 from spacetime_en.reproduce.workers import carry_out_all

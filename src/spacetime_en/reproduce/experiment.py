@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback
 
-from spacetime_en.config import Config
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import write_atomically
 from spacetime_en.data import Task
-from spacetime_en.errors import InputError
-from spacetime_en.evaluation import BASELINES, evaluate, run
-from spacetime_en.files import replace_whole
+from spacetime_en.evaluation import TRIVIAL_FORECASTS, evaluate, run
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.reproduce.plan import MODELS, Experiment, Scale
 from spacetime_en.reproduce.published import centroid_variance
-from spacetime_en.runs import environment, learning_curve, train
+from spacetime_en.runs.config import Config
+from spacetime_en.runs.run import environment, learning_curve, train
 
 SHOWN = 8  # test windows whose forecasts are kept, the first ones: no choice of lucky ones
 Result = dict[str, Any]
@@ -99,7 +99,7 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     path = path_of(folder, experiment)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
-    replace_whole(path, lambda path: path.write_text(f"{{\n{lines}\n}}\n"))
+    write_atomically(path, lambda path: path.write_text(f"{{\n{lines}\n}}\n"))
     shutil.rmtree(_run_folder(folder, experiment, known, config) / "checkpoints", True)
     return result
 
@@ -218,7 +218,7 @@ def _tested(model: Forecaster, task: Task, config: Config) -> Result:
     }
     if task.test.noise > 0 and task.test.targets == "observed":
         clean = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
-        trivial = {name: kind() for name, kind in BASELINES.items()}
+        trivial = {name: kind() for name, kind in TRIVIAL_FORECASTS.items()}
         own["clean"] = {
             name: run(judged, clean.test, batch)[0].summary()
             for name, judged in {"model": model, **trivial}.items()

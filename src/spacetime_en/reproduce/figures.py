@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from spacetime_en.files import replace_whole
+from spacetime_en._util.files import write_atomically
 from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.curves import Curve, Panel
@@ -104,8 +104,10 @@ def plot_attention(maps: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    replace_whole(png, lambda path: figure.savefig(path, format="png", dpi=130))
+    write_atomically(png, lambda path: figure.savefig(path, format="png", dpi=130))
     # Neither date nor random identifiers: the same results give the same file.
     with rc_context({"svg.hashsalt": name}):
-        replace_whole(svg, lambda path: figure.savefig(path, format="svg", metadata={"Date": None}))
+        write_atomically(
+            svg, lambda path: figure.savefig(path, format="svg", metadata={"Date": None})
+        )
     return [png, svg]

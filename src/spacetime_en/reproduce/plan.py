@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spacetime_en.config import Config
-from spacetime_en.errors import no_such
+from spacetime_en._util.errors import no_such
+from spacetime_en.runs.config import Config
 from spacetime_en.training.settings import PAPER, TrainingSettings
 
 ScaleName = Literal["quick", "cpu", "paper"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spacetime_en.files import replace_whole
+from spacetime_en._util.files import write_atomically
 from spacetime_en.report import scene
 from spacetime_en.report.scene import asset
 from spacetime_en.reproduce.curves import make_panels
@@ -141,4 +141,4 @@ def _machine(result: Result) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    replace_whole(path, lambda temporary: temporary.write_text(text, "utf-8"))
+    write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spacetime_en.data import TASKS, simulate
-from spacetime_en.data.tasks import Simulated
+from spacetime_en.data.datasets.registry import Simulated
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
 from spacetime_en.reproduce.tables import Results

@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-from spacetime_en.errors import InputError, Interrupted
-from spacetime_en.files import alone
-from spacetime_en.machine import cores
-from spacetime_en.nn.threads import one_thread
+from spacetime_en._util.errors import InputError, Interrupted
+from spacetime_en._util.files import alone
+from spacetime_en._util.machine import cores
+from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
+from spacetime_en._util.terminal import Terminal, text_column
+from spacetime_en._util.threads import one_thread
 from spacetime_en.reproduce.experiment import carry_out, checked_result
 from spacetime_en.reproduce.plan import Experiment, Scale
-from spacetime_en.signals import STOP_SIGNALS, stop_signals
-from spacetime_en.terminal import Terminal, text_column
 
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
 

@@ -82,7 +82,7 @@ class Batches:
     def _order(self, epoch: int) -> Tensor:
         if self.seed is None:
             return torch.arange(len(self.windows))
-        generator = torch.Generator().manual_seed(mixed(self.seed, epoch))
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, epoch))
         return torch.randperm(len(self.windows), generator=generator)
 
     def _batch(self, rows: Tensor) -> Batch:
@@ -93,6 +93,6 @@ class Batches:
         return Batch(*self.windows[mine], mine, weight)
 
 
-def mixed(*numbers: int) -> int:
+def derive_seed(*numbers: int) -> int:
     """One seed from several numbers; other numbers give an unrelated seed."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)

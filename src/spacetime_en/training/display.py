@@ -8,10 +8,10 @@ from typing import Any
 import lightning.pytorch as pl
 from rich.progress import BarColumn, Progress
 
-from spacetime_en.data.tasks import Task
+from spacetime_en._util.terminal import Terminal, text_column
+from spacetime_en.data.task import Task
 from spacetime_en.evaluation import mean_position_error
-from spacetime_en.nn.baselines import StraightLine
-from spacetime_en.terminal import Terminal, text_column
+from spacetime_en.nn.models.trivial import StraightLine
 
 
 class Display(pl.Callback):

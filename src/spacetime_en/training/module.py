@@ -16,20 +16,20 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from spacetime_en.data.tasks import Task
-from spacetime_en.errors import InputError
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Count, NotNegative
+from spacetime_en.data.task import Task
 from spacetime_en.metrics import errors
-from spacetime_en.nn.baselines import LastFrame
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.schema import Count, NotNegative
-from spacetime_en.training.batches import Batch, Batches, mixed
+from spacetime_en.nn.models.trivial import LastFrame
+from spacetime_en.training.batches import Batch, Batches, derive_seed
 from spacetime_en.training.settings import Budget, TrainingSettings
 
 DIVERGED = 1e4  # times the first loss
 
 
 class DivergenceError(InputError):
-    """The training left the rails: what happened, where, and which setting to change.
+    """The training diverged: what happened, where, and which setting to change.
 
     Args:
         message: for the user.
@@ -51,7 +51,7 @@ class Progress:
         best: lowest mean position MSE on the validation windows so far.
         best_step: when that was.
         best_is_final: whether it was made as forecasts will be in the end (see
-            ``Forecaster.anneal``).
+            ``Forecaster.set_progress``).
         first_loss: the yardstick of divergence.
         skipped: steps that blew up and were left out.
         skipped_in_a_row: those of them since the last good one.
@@ -196,10 +196,10 @@ class ForecastModule(pl.LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         self._batch = batch
         # Dropout draws from here: the same numbers whether or not the run was ever interrupted.
-        _seed(mixed(self.settings.seed, self.progress.step, self.global_rank), self.device)
-        self._final = self.model.anneal(self.used)
+        _seed(derive_seed(self.settings.seed, self.progress.step, self.global_rank), self.device)
+        self._final = self.model.set_progress(self.used)
         if self.averaged is not None:
-            self.averaged.module.anneal(self.used)  # type: ignore[operator]
+            self.averaged.module.set_progress(self.used)  # type: ignore[operator]
         optimiser = self.optimizers()
         assert isinstance(optimiser, torch.optim.Optimizer)
         for group in optimiser.param_groups:

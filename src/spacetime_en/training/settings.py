@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
-from spacetime_en.errors import InputError
-from spacetime_en.schema import Count, NotNegative, Positive, Scale, arguments, shortened
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Count, NotNegative, Positive, Scale, arguments, shortened
 
 Optimiser = Literal["adam", "adamw"]
 Schedule = Literal["constant", "cosine"]

@@ -20,9 +20,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import reason, shortened
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError
-from spacetime_en.schema import reason, shortened
 
 _BY_ENDING = {
     ".npz": ("arrays", "read_npz"),

@@ -17,11 +17,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.machine import free_memory, in_words
+from spacetime_en._util.schema import open_regular, read_json, reason
 from spacetime_en.data.readers.arrays import read_archive
 from spacetime_en.data.readers.foreign import program
-from spacetime_en.errors import InputError
-from spacetime_en.machine import free_memory, in_words
-from spacetime_en.schema import open_regular, read_json, reason
 
 SECONDS, SECONDS_PER_MB = 20, 20  # of computing; the slowest of the readers takes one for a MB
 

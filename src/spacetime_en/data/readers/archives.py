@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from spacetime_en.errors import InputError
-from spacetime_en.limits import check_memory
-from spacetime_en.machine import in_words
-from spacetime_en.schema import open_regular, shortened
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.machine import in_words
+from spacetime_en._util.schema import open_regular, shortened
+from spacetime_en.data.limits import check_memory
 
 MOST_UNPACKED = 1 << 30  # bytes, or a hundred times the archive's length
 MOST_MEMBERS = 100_000

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import check_name, open_regular, reason, shortened
+from spacetime_en.data.limits import check_claim, check_memory, total
 from spacetime_en.data.npy import read_header, read_rest
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import MOST_ATTRIBUTES, spacing
-from spacetime_en.errors import InputError
-from spacetime_en.limits import check_claim, check_memory, total
-from spacetime_en.schema import check_name, open_regular, reason, shortened
 
 
 def read_npz(path: Path) -> Trajectories:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from spacetime_en._util.errors import require
 from spacetime_en.data.readers.apart import read_apart
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import spacing
-from spacetime_en.errors import require
 
 # By the ending, and not by what ASE makes of the contents: other formats of ASE look for further
 # files (POTCAR), or for databases.

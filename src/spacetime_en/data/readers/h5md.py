@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from spacetime_en._util.errors import require
 from spacetime_en.data.readers.apart import read_apart
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import require
 
 
 def read_h5md(path: Path, group: str | None = None) -> Trajectories:

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import check_name, open_regular, reason, shortened
+from spacetime_en.data.limits import check_memory
 from spacetime_en.data.readers.archives import unpacked
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import MOST_ATTRIBUTES
-from spacetime_en.errors import InputError
-from spacetime_en.limits import check_memory
-from spacetime_en.schema import check_name, open_regular, reason, shortened
 
 FRAMES_PER_SECOND = 120  # of the CMU database
 ENDINGS = (".asf", ".amc")

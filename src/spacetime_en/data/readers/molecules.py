@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
+from spacetime_en._util.errors import InputError, require
 from spacetime_en.data.readers.apart import read_apart
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.errors import InputError, require
 
 FORMATS = {".dcd": "DCD", ".xtc": "XTC", ".trr": "TRR", ".nc": "NCDF", ".ncdf": "NCDF"}
 # Topologies that are one file: others include further ones (itp), or are databases (dms).

@@ -1,0 +1,295 @@
+"""JSON and YAML that somebody wrote: typed and bounded values, or one sentence.
+
+Whatever is read from a settings file or a file of facts passes here, so that no other module
+meets a wrong type, a number that is out of range, a file without end or a name that is a path. The
+shape of each file is a dataclass beside the code that writes it; :func:`typed` holds a value
+against it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    BinaryIO,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+import numpy as np
+import yaml
+
+from spacetime_en._util.errors import InputError
+
+T = TypeVar("T")
+MOST_BYTES = 64 << 20  # of a text file; the facts of a million frames take half of it
+MOST_YAML = 1 << 18  # characters, which are read slowly
+LONGEST_NAME = 64
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # whole numbers that every reader holds
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_MAX = sys.float_info.max  # and no more: neither infinity nor NaN
+Finite = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX)]
+# The least positive number that is none to a CPU which takes smaller ones for 0 (flush_denormal):
+# msgspec makes of gt=0 the least of all, and 0 itself would pass there.
+LEAST = sys.float_info.min
+Scale = Annotated[float, msgspec.Meta(ge=LEAST, le=_MAX)]  # a length, a time, a rate
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+_NO_BOUNDS = msgspec.Meta()
+
+
+def read_text(path: Path, most: int = MOST_BYTES, *, inside: bool = False) -> str:
+    """A text file in UTF-8 of at most so many bytes; for `inside` see :func:`open_regular`."""
+    with open_regular(path, inside=inside) as file:
+        length = os.fstat(file.fileno()).st_size or most  # (files of the kernel say 0)
+        content = file.read(min(length, most) + 1)
+    if len(content) > most:
+        raise InputError(f"{path}: is larger than {most >> 20} MB; expected a short text file.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not a text file in UTF-8 ({error.reason}).") from None
+
+
+def open_regular(path: Path, *, inside: bool = False) -> BinaryIO:
+    """The file, open for reading; pipes and devices, which may never end, are refused.
+
+    Args:
+        path: the file.
+        inside: whether the user named a folder around it. A link is refused then: it would lead to
+            what the user did not name.
+    """
+    if inside:
+        check_no_link(path)
+        if not path.exists():
+            raise InputError(f"{path}: is missing.")
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise InputError(f"{path}: is {what}; expected a file.")
+    return path.open("rb")
+
+
+def check_no_link(path: Path) -> None:
+    """Refuse a link inside a folder that somebody sent: it may lead anywhere."""
+    if path.is_symlink():
+        raise InputError(
+            f"{path}: is a link, and links inside a folder are not followed; put the file itself "
+            "there."
+        )
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """A JSON file of the shape of `kind`, which is a dataclass or any other type."""
+    return cast("T", typed(parse_json(read_text(path), str(path)), kind, str(path)))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """JSON in which every key stands once; `where` begins the sentence if it is not."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(entries := dict(pairs)) < len(pairs):
+            [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
+            raise ValueError(f"{twice!r:.60} stands twice")
+        return entries
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        what = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(f"{where}: is not valid JSON ({what}).") from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """YAML of plain values, in which every key stands once, without anchors and aliases."""
+    if len(text) > MOST_YAML:
+        raise InputError(f"{where}: has {len(text):,} characters; expected {MOST_YAML:,} at most.")
+    try:
+        return yaml.load(text, Loader=_PlainLoader)  # (a safe one)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{where}: is not valid YAML ({' '.join(what.split())}).") from None
+
+
+class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """Refuses aliases, with which a few lines stand for billions, and keys that stand twice."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.YAMLError(f"aliases are not read, line {mark.line + 1} has one")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.YAMLError(f"{key!r:.60} stands twice, again in line {line}")
+            if isinstance(key, Hashable):
+                seen.add(key)
+        return dict(super().construct_mapping(node, deep))
+
+
+def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
+    """`value` as a `kind`: a dataclass, a list of numbers, ...; its types are not negotiable.
+
+    Args:
+        value: of plain Python types, as JSON and YAML have them.
+        kind: the type expected, with the bounds of its :class:`msgspec.Meta`.
+        where: begins the sentence if the value does not fit.
+        strict: whether ``"3"`` is refused where 3 is expected.
+    """
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except (msgspec.ValidationError, RecursionError, OverflowError) as error:
+        what, _, path = str(error).replace("`", "").partition(" - at ")
+        place = path.removeprefix("$").lstrip(".")
+        at = f"{where}: {place}" if place else where
+        raise InputError(f"{at}: {_in_words(what, path, value, kind)}.") from None
+
+
+def check_format(found: Any, newest: int, where: str) -> None:
+    """Refuse a file that says to be of a format that only a later version knows."""
+    if type(found) is not int or not 1 <= found <= newest:
+        raise InputError(
+            f"{where}: its format is {shortened(found)}, this version of spacetime-en reads "
+            f"{'1' if newest == 1 else f'1 to {newest}'}; was it written by a newer one?"
+        )
+
+
+def arguments(values: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call as the types that its signature has for them.
+
+    NumPy's numbers count as Python's. Types that JSON has no word for are left to the callee.
+    """
+    checked = dict(values)
+    for name, value in values.items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        with suppress(TypeError):  # (some unions of types are not known to msgspec)
+            checked[name] = typed(plain, hints.get(name, Any), name)
+    return checked
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
+    """What is wrong with the entry at `path`, of which msgspec says `what`."""
+    if what.startswith("Object missing required field "):
+        return f"the entry {what.split()[-1]} is missing"
+    got = what.partition(", got ")[2] or "another"
+    found = {"array": "a list", "object": "named entries", "str": "text"}.get(got, got)
+    try:
+        for key, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
+            kind = _inside(kind, key or index)
+            value = value[int(index) if index.isdigit() else key or index]
+        found = shortened(value)
+    except (LookupError, TypeError):  # (of a dict whose keys are not names, msgspec tells none)
+        pass
+    words = " or ".join(word for part, bounds in _parts(kind) for word in _words(part, bounds))
+    limit = re.search(r" (<=?) (\S+)", what)  # said only if it is the one that is passed
+    if limit and limit[2] == str(_MAX):
+        words = "a finite number"
+    elif limit and "to 1" not in words:
+        words += f", {'at most' if limit[1] == '<=' else 'below'} {limit[2].removesuffix('.0')}"
+    return f"expected {words}, found {found}"
+
+
+Parts = Iterator[tuple[Any, msgspec.Meta]]
+
+
+def _parts(kind: Any, bounds: msgspec.Meta = _NO_BOUNDS) -> Parts:
+    """The types that a union allows, and their bounds; of any other type, itself."""
+    if get_origin(kind) is Annotated:
+        own = (m for m in get_args(kind)[1:] if isinstance(m, msgspec.Meta))
+        yield from _parts(get_args(kind)[0], next(own, bounds))
+    elif get_origin(kind) in (Union, UnionType):
+        for one in get_args(kind):
+            yield from _parts(one)
+    else:
+        yield kind, bounds
+
+
+def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
+    """A type in the words of an error sentence."""
+    if get_origin(kind) is Literal:
+        return [repr(choice) for choice in get_args(kind)]
+    if kind is int:
+        if bounds.ge is None:
+            return ["a whole number"]
+        least = f"a whole number, at least {bounds.ge}"
+        return ["a positive whole number" if bounds.ge == 1 else least]
+    if kind is float:
+        if (bounds.ge, bounds.le) == (0, 1):
+            return ["a share from 0 to 1"]
+        if bounds.ge == LEAST:
+            return ["a positive number"]
+        return ["a number, at least 0" if bounds.ge == 0 else "a number"]
+    if kind is str:
+        return ["text"]
+    if kind is bool:
+        return ["true or false"]
+    if kind in (None, NoneType):
+        return ["None"]
+    if dataclasses.is_dataclass(kind) or (get_origin(kind) or kind) is dict:
+        return ["named entries"]
+    if get_origin(kind) is tuple and ... not in get_args(kind):
+        return [f"a list of {len(get_args(kind))}"]
+    return ["a list" if get_origin(kind) else getattr(kind, "__name__", str(kind))]
+
+
+def _inside(kind: Any, key: str) -> Any:
+    """The type of an entry of a dataclass, a list or a dict."""
+    for part, _ in _parts(kind):
+        if dataclasses.is_dataclass(part):
+            return get_type_hints(part, include_extras=True).get(key, Any)
+        if inner := get_args(part):
+            return inner[0 if key.isdigit() else -1]
+    return Any
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def check_name(name: Any, where: str) -> str:
+    """A name from a file that may become the name of a file: a plain identifier, and no path."""
+    if not isinstance(name, str) or not name.isidentifier() or len(name) > LONGEST_NAME:
+        raise InputError(
+            f"{where}: {shortened(name)} cannot be a name; expected letters, digits and _, at most "
+            f"{LONGEST_NAME}."
+        )
+    return name
+
+
+def shortened(value: Any, most: int = 60) -> str:
+    """A value as an error sentence shows it: on one line, without control characters, not long."""
+    try:
+        text = re.sub(r"\s+", " ", ascii(value) if not str(value).isprintable() else repr(value))
+    except (ValueError, RecursionError):  # (whole numbers of thousands of digits)
+        text = f"a {type(value).__name__} that is too long to show"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def reason(error: BaseException, most: int = 160) -> str:
+    """What an error of another package says, on one line, not long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text).rstrip(".")
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,0 +1,64 @@
+"""What is printed: names as they are, and numbers whole, however narrow the terminal is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from spacetime_en._util.errors import printable
+
+
+class Terminal(Console):
+    """A console that reads no markup in what it prints: a name may hold ``[/x]`` or ``:smile:``.
+
+    Args:
+        stderr: print to standard error.
+    """
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """As Rich does, but nothing in `text` can move the cursor."""
+        return super().render_str(printable(text, keep="\n"), **options)
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print a line with names in it, which are never broken in two."""
+        self.print(text, style=style, soft_wrap=True)
+
+    def table(
+        self, head: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None
+    ) -> None:
+        """Print a table; where it does not fit, a line for each of its numbers.
+
+        Args:
+            head: of the columns, the first of which has the names of the rows.
+            rows: as many words each.
+            title: above it.
+        """
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=title)
+        for place, name in enumerate(head):
+            table.add_column(name, no_wrap=True, justify="right" if place else "left")
+        for row in rows:
+            table.add_row(*row)
+        unlimited = self.options.update(max_width=1 << 16)
+        if Measurement.get(self, unlimited, table).maximum <= self.width:
+            self.print(table)
+            return
+        for above in filter(None, (title, head[0])):
+            self.say(f"{above}:")
+        for name, *values in rows:
+            self.say(name or "-")
+            for key, value in zip(head[1:], values, strict=True):
+                if value:
+                    self.say(f"  {' '.join(key.split())}: {value}")
+
+
+def text_column(template: str) -> TextColumn:
+    """A column of a progress bar that reads no markup, either."""
+    return TextColumn(template, markup=False)

@@ -1,0 +1,87 @@
+"""What a file that somebody sent may lead to: no code, and no folder that the user never named.
+
+Import paths count when the user types them or calls Python, and with them whatever is imported
+already; in a file they need trust. So do folders of data, unless the user has named them before on
+this machine: those are listed in the cache, ``named-folders.txt``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import cache_folder
+from spacetime_en._util.schema import read_text, shortened
+
+NAMED = "named-folders.txt"
+
+
+def named_object(path: str, *, trust: bool = True) -> Any:
+    """What an import path such as ``package.Class`` names.
+
+    Args:
+        path: ``package.Class`` or ``package:Class``; modules in the working directory are found.
+        trust: whether the module may be imported, which runs its code; otherwise only what is
+            imported already is found.
+    """
+    module, _, attribute = path.replace(":", ".").rpartition(".")
+    loaded = sys.modules.get(module)
+    if loaded is not None and attribute in vars(loaded):
+        return vars(loaded)[attribute]
+    if not trust:
+        raise InputError(
+            f"{shortened(path)} is no part of this package, and to import it runs its code; add "
+            "--trust if you trust where the file came from (in Python, trust=True)."
+        )
+    try:
+        with _working_directory_on_path():
+            return getattr(import_module(module), attribute)
+    except Exception as error:  # whatever a user's module does when it is run
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"{path}: cannot be imported ({what}).") from None
+
+
+@contextmanager
+def _working_directory_on_path() -> Iterator[None]:
+    """At the end, and no longer than needed: anything may lie in a folder of data."""
+    here = os.getcwd()
+    if here in sys.path:
+        yield
+        return
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def was_named(folder: str | os.PathLike[str]) -> bool:
+    """Whether the user has named a folder of data before."""
+    return os.path.realpath(folder) in _named()
+
+
+def remember(folder: str | os.PathLike[str]) -> None:
+    """Keep in mind that the user has named a folder of data; without a cache it is forgotten."""
+    place = os.path.realpath(folder)
+    if place.isprintable() and place not in _named():
+        with suppress(OSError):
+            _list().parent.mkdir(parents=True, exist_ok=True)
+            with _list().open("a", encoding="utf-8") as file:
+                file.write(f"{place}\n")
+
+
+def _named() -> set[str]:
+    try:
+        return set(read_text(_list()).splitlines())
+    except (OSError, InputError):
+        return set()
+
+
+def _list() -> Path:
+    return cache_folder() / NAMED

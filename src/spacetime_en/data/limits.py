@@ -1,0 +1,37 @@
+"""How much of what a file claims is believed: no more than it is long, and than there is memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from spacetime_en._util import machine
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.machine import in_words
+
+MOST_EXPANSION = 1032  # times; deflate, which packs zip, gzip and HDF5 files, can do no more
+COPIES = 3  # of an array: as it was read, velocities beside it, and one to work on
+
+
+def check_claim(claimed: int, length: int, where: object) -> None:
+    """Refuse an array that claims more bytes than a (compressed) file of `length` bytes holds."""
+    if claimed > MOST_EXPANSION * length:
+        raise InputError(
+            f"{where}: claims {in_words(claimed)} of numbers, which its {in_words(length)} cannot "
+            "hold; the file is damaged, or was made to do harm."
+        )
+
+
+def check_memory(numbers: int, where: object) -> None:
+    """Refuse to read so many numbers if they, and what is made of them, do not fit in memory."""
+    needed, free = 8 * numbers * COPIES, machine.free_memory()
+    if needed > free:
+        raise InputError(
+            f"{where}: to read it takes {in_words(needed)} of memory, and {in_words(free)} are "
+            "free; cut it into smaller files."
+        )
+
+
+def total(shape: Iterable[int]) -> int:
+    """The number of entries of an array, however many (NumPy's own product may overflow)."""
+    return math.prod(int(size) for size in shape)

@@ -1,0 +1,1 @@
+"""Trajectories from laws of force: systems, compiled integrators, what they conserve."""

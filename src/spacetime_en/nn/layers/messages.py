@@ -1,0 +1,350 @@
+"""The sums of messages in Eq. 2, where nearly all the time and memory of a model go.
+
+    m_ij = phi_e(h_i, h_j, s_ij),    m_i = sum_j m_ij,    pull_i = sum_j x_ij phi_x(m_ij),
+
+where s_ij = (|x_ij|^2, a_ij) are the few numbers of an edge. phi_e begins with a Linear on all
+three arguments; its weight is cut into their columns, so that the wide products run once a node
+instead of once an edge, and nothing is concatenated:
+
+    phi_e = SiLU(W2 SiLU(p_i + q_j + Ws s_ij) + b2),    p = Wi h + b1,    q = Wj h,
+    phi_x(m) = u SiLU(Wx m + bx).
+
+Edges that do not exist (a node and itself, padding) are left out. The others go through in chunks
+that stay in the processor's caches, and nothing is kept for the backward pass, which computes each
+chunk again: that costs less than fetching it from memory, and memory does not grow with the width
+times the number of edges. The gradient is written out; autograd, chunk by chunk, takes longer.
+On a CPU each chunk has a thread to itself (:mod:`spacetime_en._util.threads`). A receiver belongs
+to one chunk, so that nobody else writes to its row; what chunks have in common is added in their
+order. Thus the bits do not depend on time.
+
+:func:`reference_messages` says the same in a few lines. It is what the tests compare with, and what
+serves where the operation cannot: to ``torch.export``, whose programs know nothing of this package,
+to ``torch.func``, to forward-mode derivatives, and for derivatives of derivatives.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spacetime_en._util.threads import InOrder, share
+
+# Bytes of the (edges, width) tensors of a chunk, about. A GPU has no use for small pieces: there
+# chunks only keep the memory bounded.
+ROOM_ON_CPU = 10 * 2**20
+ROOM_ELSEWHERE = 2 * 2**30
+FORWARD, BACKWARD = 2, 7  # how many such tensors
+
+
+class Edges(NamedTuple):
+    """The edges i <- j of all frames, R = BLN receivers with K places each.
+
+    Args:
+        s: their numbers, (R, K, c).
+        x: differences x_i - x_j, (R, K, n).
+        senders: the row of j, (R, K).
+        mask: True where the edge exists, (R, K).
+    """
+
+    s: Tensor
+    x: Tensor
+    senders: Tensor
+    mask: Tensor
+
+
+class Weights(NamedTuple):
+    """Those of phi_e, without the columns of the nodes, and of phi_x.
+
+    Args:
+        ws: (width, c).
+        w2, b2, wx, bx: (width, width) and (width,).
+        u: (1, width).
+    """
+
+    ws: Tensor
+    w2: Tensor
+    b2: Tensor
+    wx: Tensor
+    bx: Tensor
+    u: Tensor
+
+
+def reference_messages(
+    p: Tensor, q: Tensor, edges: Edges, weights: Weights
+) -> tuple[Tensor, Tensor]:
+    """The equations as they stand, for all edges at once; see :func:`summed_messages`.
+
+    Here even edges that do not exist must have finite numbers.
+    """
+    ws, w2, b2, wx, bx, u = weights
+    mask = edges.mask.unsqueeze(-1)
+    e = p.unsqueeze(1) + F.linear(edges.s, ws)  # (R, K, width)
+    e = e if q.shape[0] == 0 else e + q[edges.senders]
+    m = F.silu(F.linear(F.silu(e), w2, b2)) * mask
+    phi_x = F.linear(F.silu(F.linear(m, wx, bx)), u)  # (R, K, 1)
+    return m.sum(1), (edges.x * phi_x * mask).sum(1)
+
+
+def summed_messages(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tuple[Tensor, Tensor]:
+    """m_i and pull_i of every node.
+
+    Args:
+        p, q: what the first Linear of phi_e makes of the nodes as i and as j, (R, width); or its
+            bias (1, width) and nothing (0, width), where s_ij tells all about the nodes.
+    Returns: (R, width) and (R, n).
+    """
+    if torch.compiler.is_exporting() or _is_transformed():
+        return reference_messages(p, q, edges, weights)
+    if torch.is_autocast_enabled(p.device.type):
+        low = torch.get_autocast_dtype(p.device.type)
+        p, q, edges = p.to(low), q.to(low), edges._replace(s=edges.s.to(low))
+        weights = Weights(*(w.to(low) for w in weights))
+    m_i, pull = _sums(p, q, *edges, *weights)
+    return m_i, pull
+
+
+def _is_transformed() -> bool:
+    """Whether torch.func or forward-mode derivatives are at work, which custom operations lack."""
+    if torch.compiler.is_compiling():
+        return False
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
+def runs_eagerly() -> bool:
+    """Neither compiled nor exported nor transformed, and in the precision of the tensors."""
+    if torch.compiler.is_compiling() or _is_transformed():
+        return False
+    return not torch.is_autocast_enabled("cpu")
+
+
+# For torch.compile both passes are single operations that it need not look into.
+
+
+@torch.library.custom_op("spacetime_en::summed_messages", mutates_args=())
+def _sums(
+    p: Tensor,
+    q: Tensor,
+    s: Tensor,
+    x: Tensor,
+    senders: Tensor,
+    mask: Tensor,
+    ws: Tensor,
+    w2: Tensor,
+    b2: Tensor,
+    wx: Tensor,
+    bx: Tensor,
+    u: Tensor,
+) -> tuple[Tensor, Tensor]:
+    # (In low precision, sums are kept in that of the positions.)
+    m_i, pull = x.new_zeros(len(x), p.shape[1]), x.new_zeros(len(x), x.shape[2])
+    s, x = s.flatten(0, 1), x.flatten(0, 1)
+    ws, w2, wx, u = ws.t(), w2.t(), wx.t(), u.t()
+
+    def work(chunks: Iterator[Chunk]) -> None:
+        for (_, at, i, j), (e, m) in _with_room(chunks, p, FORWARD):
+            _first_linear(p, q, i, j, s.index_select(0, at), ws, out=e, scratch=m)
+            torch.mm(_silu(e, out=e), w2, out=m).add_(b2)
+            m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
+            torch.mm(m, wx, out=e).add_(bx)
+            phi_x = _silu(e, out=e) @ u
+            pull.index_add_(0, i, x.index_select(0, at) * phi_x)
+
+    _on_threads(_chunks(senders, mask, p, FORWARD), work, p)
+    return m_i, pull
+
+
+@torch.library.custom_op("spacetime_en::summed_messages_backward", mutates_args=())
+def _sums_backward(
+    d_m_i: Tensor,
+    d_pull: Tensor,
+    p: Tensor,
+    q: Tensor,
+    s: Tensor,
+    x: Tensor,
+    senders: Tensor,
+    mask: Tensor,
+    ws: Tensor,
+    w2: Tensor,
+    b2: Tensor,
+    wx: Tensor,
+    bx: Tensor,
+    u: Tensor,
+) -> list[Tensor]:
+    """The gradients d_p, d_q, d_s, d_x and those of the weights."""
+    d_p, d_q, d_s, d_x = (t.new_zeros(t.shape) for t in (p, q, s, x))
+    d = Weights(*(w.new_zeros(w.shape) for w in (ws, w2, b2, wx, bx, u)))
+    s, x, d_s_ij, d_x_ij = (t.flatten(0, 1) for t in (s, x, d_s, d_x))
+    ws_t = ws.t().contiguous()  # (narrow products take a third of the time in the right layout)
+
+    def add(made: tuple[Tensor, Tensor, Weights]) -> None:
+        j, d_e, d_weights = made
+        if len(q):
+            d_q.index_add_(0, j, d_e)
+        else:
+            d_p.add_(d_e.sum(0))
+        for total, part in zip(d, d_weights, strict=True):
+            total.add_(part)
+
+    in_common = InOrder(add)
+
+    def work(chunks: Iterator[Chunk]) -> None:
+        for (number, at, i, j), (e1, y1, e2, m, ex, yx) in _with_room(chunks, p, BACKWARD - 1):
+            # The forward pass again, with what comes before and after each SiLU.
+            s_ij = s.index_select(0, at)
+            _first_linear(p, q, i, j, s_ij, ws_t, out=e1, scratch=y1)
+            torch.mm(_silu(e1, out=y1), w2.t(), out=e2).add_(b2)
+            torch.mm(_silu(e2, out=m), wx.t(), out=ex).add_(bx)
+            _silu(ex, out=yx)
+            # pull_i = sum_j x_ij (u yx)
+            along = d_pull.index_select(0, i)
+            d_x_ij.index_copy_(0, at, along * (yx @ u.t()))
+            d_phi_x = (along * x.index_select(0, at)).sum(1, keepdim=True).to(p.dtype)
+            d_u = d_phi_x.t() @ yx
+            d_e = torch.empty_like(ex)  # (not in the room: it may have to wait for its turn)
+            _through_silu(u.expand_as(ex), ex, out=d_e).mul_(d_phi_x)
+            # ex = Wx m + bx, m_i = sum_j m_ij
+            d_wx, d_bx = d_e.t() @ m, d_e.sum(0)
+            d_m = _rows(d_m_i, i, out=yx).addmm_(d_e, wx)
+            _through_silu(d_m, e2, out=d_m)
+            # e2 = W2 y1 + b2
+            d_w2, d_b2 = d_m.t() @ y1, d_m.sum(0)
+            _through_silu(torch.mm(d_m, w2, out=d_e), e1, out=d_e)
+            # e1 = p_i + q_j + Ws s_ij
+            if len(q):
+                d_p.index_add_(0, i, d_e)
+            d_s_ij.index_copy_(0, at, d_e @ ws_t.t())
+            d_ws = (s_ij.t() @ d_e).t()
+            in_common.put(number, (j, d_e, Weights(d_ws, d_w2, d_b2, d_wx, d_bx, d_u)))
+
+    _on_threads(_chunks(senders, mask, p, BACKWARD), work, p)
+    return [d_p, d_q, d_s, d_x, *d]
+
+
+class Chunk(NamedTuple):
+    """Some of the edges that exist: all those of some receivers.
+
+    Args:
+        number: of the chunk, from 0.
+        at: places of its edges among all, (E,).
+        i, j: receivers and senders, (E,).
+    """
+
+    number: int
+    at: Tensor
+    i: Tensor
+    j: Tensor
+
+
+def _chunks(senders: Tensor, mask: Tensor, p: Tensor, buffers: int) -> list[Chunk]:
+    """The edges that exist."""
+    at = mask.flatten().nonzero().squeeze(1)
+    i, j = at // max(mask.shape[1], 1), senders.flatten().index_select(0, at)
+    room = ROOM_ON_CPU if p.device.type == "cpu" else ROOM_ELSEWHERE
+    size = len(at) * p.shape[1] * p.element_size() * buffers
+    count = number_of_chunks(size, room)
+    cuts = i[torch.arange(1, count, device=i.device) * len(at) // count]
+    begins = torch.searchsorted(i, cuts).tolist()  # where the edges of a receiver do
+    parts = zip(*(t.tensor_split(begins) for t in (at, i, j)), strict=True)
+    return [Chunk(k, *part) for k, part in enumerate(part for part in parts if len(part[0]))]
+
+
+def number_of_chunks(size: int, room: int) -> int:
+    """One, or a multiple of four, which two or four threads share."""
+    return 1 if size <= room else 4 * -(-size // (4 * room))
+
+
+def _with_room(
+    chunks: Iterator[Chunk], p: Tensor, buffers: int
+) -> Iterator[tuple[Chunk, list[Tensor]]]:
+    """Chunks and room to work in, so many buffers (E, width).
+
+    Each is a piece of memory of its own: the bits of products depend on where it begins.
+    """
+    room: list[Tensor] = []
+    for chunk in chunks:
+        E = len(chunk.at)
+        if not room or len(room[0]) < E:
+            room = [p.new_empty(E, p.shape[1]) for _ in range(buffers)]
+        yield chunk, [buffer[:E] for buffer in room]
+
+
+def _on_threads(chunks: list[Chunk], work: Callable[[Iterator[Chunk]], None], p: Tensor) -> None:
+    share(chunks, work) if p.device.type == "cpu" else work(iter(chunks))
+
+
+def _first_linear(
+    p: Tensor, q: Tensor, i: Tensor, j: Tensor, s: Tensor, ws: Tensor, out: Tensor, scratch: Tensor
+) -> None:
+    """p_i + q_j + Ws s_ij."""
+    if len(q):
+        _rows(p, i, out=out).add_(_rows(q, j, out=scratch)).addmm_(s, ws)
+    else:
+        torch.mm(s, ws, out=out).add_(p)
+
+
+def _rows(t: Tensor, i: Tensor, out: Tensor) -> Tensor:
+    """Rows i, in the precision of `out`."""
+    if t.dtype == out.dtype:
+        return torch.index_select(t, 0, i, out=out)
+    return out.copy_(t.index_select(0, i))
+
+
+def _silu(t: Tensor, out: Tensor) -> Tensor:
+    result: Tensor = torch.ops.aten.silu.out(t, out=out)
+    return result
+
+
+def _through_silu(gradient: Tensor, before: Tensor, out: Tensor) -> Tensor:
+    """The gradient before a SiLU from that after it."""
+    result: Tensor = torch.ops.aten.silu_backward.grad_input(gradient, before, grad_input=out)
+    return result
+
+
+# --- what torch.compile and autograd are told of it ---------------------------------------------
+
+
+@_sums.register_fake
+def _(p: Tensor, q: Tensor, s: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+    R, width = x.shape[0], p.shape[1]  # (len() would fix the size)
+    return x.new_empty(R, width), x.new_empty(R, x.shape[2])
+
+
+@_sums_backward.register_fake
+def _(d_m_i: Tensor, d_pull: Tensor, *inputs: Tensor) -> list[Tensor]:
+    p, q, s, x, _, _, *weights = inputs
+    return [t.new_empty(t.shape) for t in (p, q, s, x, *weights)]
+
+
+def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx: Any, d_m_i: Tensor, d_pull: Tensor) -> tuple[Tensor | None, ...]:
+    twice = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    backward = _differentiable_gradients if twice else _sums_backward
+    d_p, d_q, d_s, d_x, *d = backward(d_m_i, d_pull, *ctx.saved_tensors)
+    return d_p, d_q, d_s, d_x, None, None, *d
+
+
+def _differentiable_gradients(
+    d_m_i: Tensor, d_pull: Tensor, *inputs: Tensor
+) -> Sequence[Tensor | None]:
+    """For derivatives of derivatives (``create_graph``): those of :func:`reference_messages`."""
+    p, q, s, x, senders, mask, *weights = inputs
+    m_i, pull = reference_messages(p, q, Edges(s, x, senders, mask), Weights(*weights))
+    wanted = (p, q, s, x, *weights)
+    asked = [t for t in wanted if t.requires_grad]
+    given = [(out, d) for out, d in ((m_i, d_m_i), (pull, d_pull)) if out.requires_grad]
+    outputs, d_outputs = zip(*given, strict=True)
+    found = iter(
+        torch.autograd.grad(outputs, asked, d_outputs, create_graph=True, allow_unused=True)
+    )
+    return [next(found) if t.requires_grad else None for t in wanted]
+
+
+_sums.register_autograd(_gradients, setup_context=_setup)

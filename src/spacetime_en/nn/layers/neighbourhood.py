@@ -1,0 +1,86 @@
+"""Who sends messages to whom: the only place that knows complete graphs from neighbour lists.
+
+Every tensor over edges has axes (B, L, N, K, channels): node i, its k-th neighbour j. For a
+complete graph K = N, j = k, and positions are broadcast; with neighbour lists they are gathered.
+The mathematics above this file is the same for both.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spacetime_en import geometry
+from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.nn.layers.messages import Edges
+
+
+class Neighbourhood(NamedTuple):
+    """The edges of a graph.
+
+    Args:
+        mask: (B, 1 or L, N, K), True on real edges i <- j, j != i.
+        senders: the node j among the nodes of all graphs and frames, (BLN, K).
+        complete: every node sees every other.
+        cell: (B, n, n) periodic cell, or None.
+        normaliser: C of Eq. 2, one over the number of neighbours, (B, 1 or L, N, 1).
+    """
+
+    mask: Tensor
+    senders: Tensor
+    complete: bool
+    cell: Tensor | None
+    normaliser: Tensor
+
+    @classmethod
+    def of(cls, graph: SpacetimeGraph, cell: Tensor | None = None) -> "Neighbourhood":
+        """The edges of `graph`; `cell` is its box in the units of the positions at hand."""
+        B, L, N, _ = graph.x.shape
+        mask = graph.edge_mask
+        j = graph.neighbours
+        j = torch.arange(N, device=mask.device) if j is None else j.clamp(min=0)
+        frame = N * torch.arange(B * L, device=mask.device).view(B, L, 1, 1)
+        senders = (frame + j).expand(B, L, N, mask.shape[3]).flatten(0, 2)
+        normaliser = 1 / mask.sum(3).clamp(min=1).to(graph.x.dtype).unsqueeze(-1)
+        return cls(mask, senders, graph.neighbours is None, cell, normaliser)
+
+    def differences(self, x: Tensor) -> Tensor:
+        """x_i - x_j for every edge, the minimum image in a box, (B, L, N, n) -> (B, L, N, K, n)."""
+        x_j = x.unsqueeze(2) if self.complete else self.gather(x)  # (B, L, 1, N, n): broadcast
+        return geometry.minimum_image(x.unsqueeze(3) - x_j, self.cell)
+
+    def gather(self, h: Tensor) -> Tensor:
+        """h_j for every edge, (B, L, N, c) -> (B, L, N, K, c)."""
+        B, L, N, c = h.shape
+        # index_select on flat rows: its backward is one index_add, linear in the edges.
+        return h.reshape(-1, c).index_select(0, self.senders.flatten()).view(B, L, N, -1, c)
+
+    def select(self, rows: Tensor) -> "Neighbourhood":
+        """The edges of some graphs of a batch of single frames; a graph may come several times."""
+        mask, N = self.mask[rows], self.mask.shape[2]
+        local = self.senders.view(-1, N, self.senders.shape[1])[rows]  # (B', N, K)
+        moved = torch.arange(rows.shape[0], device=rows.device) - rows
+        senders = (local + N * moved.view(-1, 1, 1)).flatten(0, 1)
+        cell = None if self.cell is None else self.cell[rows]
+        return Neighbourhood(mask, senders, self.complete, cell, self.normaliser[rows])
+
+    def of_frames(self, L: int) -> "Neighbourhood":
+        """The same edges, every frame a graph of its own: B becomes B L, and L becomes 1."""
+        mask, normaliser = (
+            t.expand(-1, L, -1, -1).flatten(0, 1).unsqueeze(1) for t in (self.mask, self.normaliser)
+        )
+        cell = None if self.cell is None else self.cell.repeat_interleave(L, 0)
+        return self._replace(mask=mask, normaliser=normaliser, cell=cell)
+
+    def graphs(self, first: int, last: int) -> "Neighbourhood":
+        """The edges of some graphs in a row, of single frames."""
+        N = self.mask.shape[2]
+        senders = self.senders[first * N : last * N] - first * N
+        cell = None if self.cell is None else self.cell[first:last]
+        mask, normaliser = self.mask[first:last], self.normaliser[first:last]
+        return Neighbourhood(mask, senders, self.complete, cell, normaliser)
+
+    def edges(self, s: Tensor, x: Tensor) -> Edges:
+        """All edges as rows, from their numbers (B, L, N, K, c) and differences (B, L, N, K, n)."""
+        mask = self.mask.expand(s.shape[:4])
+        return Edges(s.flatten(0, 2), x.flatten(0, 2), self.senders, mask.flatten(0, 2))

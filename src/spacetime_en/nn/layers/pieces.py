@@ -1,0 +1,164 @@
+"""A function of independent rows, piece by piece: one parallel region for all its operators.
+
+Each piece has a thread to itself (:mod:`spacetime_en._util.threads`), in the forward pass and in
+the backward pass, with an autograd graph of its own. What pieces have in common, the gradients of
+the weights, is added in their order: the bits depend on neither time nor the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from spacetime_en._util.threads import InOrder, share
+
+Function = Callable[..., tuple[Tensor, ...]]
+
+
+def by_pieces(
+    function: Function, cuts: Sequence[int], rows: Sequence[Tensor], weights: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """``function(0, *rows)``, found from its values on pieces of the rows.
+
+    Args:
+        function: of the number of the first row and tensors of rows; its outputs are rows, too.
+        cuts: where pieces end, the last one at the number of rows.
+        rows: tensors with as many rows.
+        weights: the tensors beside the rows that `function` reads and that may need gradients.
+    """
+    weights = [w for w in weights if w.requires_grad]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (*rows, *weights)):
+        found: tuple[Tensor, ...] = _ByPieces.apply(  # type: ignore[no-untyped-call]
+            function, cuts, len(rows), *rows, *weights
+        )
+        return found
+    inference = torch.is_inference_mode_enabled()
+
+    def value(first: int, *piece: Tensor) -> tuple[Tensor, ...]:
+        with torch.inference_mode(inference), torch.no_grad():
+            return function(first, *piece)
+
+    return _joined(_each(value, _cut(cuts, rows)))
+
+
+class _Graph(NamedTuple):
+    """What autograd knows of a piece."""
+
+    inputs: list[Tensor]
+    outputs: tuple[Tensor, ...]
+
+
+class _ByPieces(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, function: Function, cuts: Sequence[int], count: int, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        needed = ctx.needs_input_grad[3:]
+        rows = tensors[:count]
+
+        def recorded(first: int, *piece: Tensor) -> _Graph:
+            with torch.inference_mode(False), torch.enable_grad():
+                inputs = [
+                    t.detach().requires_grad_(wanted)
+                    for t, wanted in zip(piece, needed[:count], strict=True)
+                ]
+                return _Graph(inputs, function(first, *inputs))
+
+        ctx.graphs = _each(recorded, _cut(cuts, rows))
+        ctx.function, ctx.cuts, ctx.count = function, cuts, count
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return _joined([tuple(t.detach() for t in graph.outputs) for graph in ctx.graphs])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        tensors, needed = ctx.saved_tensors, ctx.needs_input_grad[3:]
+        if torch.is_grad_enabled():  # derivatives of derivatives: all rows at once
+            outputs = ctx.function(0, *tensors[: ctx.count])
+            wanted = [t for t, need in zip(tensors, needed, strict=True) if need]
+            found = iter(_gradients(outputs, wanted, gradients, create_graph=True))
+            return (None, None, None, *(next(found) if need else None for need in needed))
+        keep = torch._C._autograd._get_current_graph_task_keep_graph()
+        weights = list(tensors[ctx.count :])
+        totals: list[Tensor | None] = [None] * len(weights)
+        graphs: list[_Graph | None] = list(ctx.graphs)
+        if not keep:
+            ctx.graphs = None
+
+        def add(parts: Sequence[Tensor | None]) -> None:
+            for k, part in enumerate(parts):
+                total = totals[k]
+                if part is not None:
+                    totals[k] = part if total is None else total + part
+
+        in_common = InOrder(add)
+
+        def back(number: int, *d_outputs: Tensor | None) -> list[Tensor | None]:
+            graph = graphs[number]
+            assert graph is not None
+            graphs[number] = None
+            with torch.inference_mode(False):
+                wanted = [t for t in graph.inputs if t.requires_grad]
+                found = _gradients(graph.outputs, wanted + weights, d_outputs, retain_graph=keep)
+                in_common.put(number, found[len(wanted) :])
+            return list(found[: len(wanted)])
+
+        given = [d for d in gradients if d is not None]
+        pieces = []
+        for number, (_, *parts) in enumerate(_cut(ctx.cuts, given)):
+            part = iter(parts)
+            pieces.append((number, *(None if d is None else next(part) for d in gradients)))
+        d_pieces = zip(*_each(back, pieces), strict=True)
+        d_rows = (_whole(parts) for parts in d_pieces)
+        of_rows = (next(d_rows) if need else None for need in needed[: ctx.count])
+        return (None, None, None, *of_rows, *totals)
+
+
+def _gradients(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    d_outputs: Sequence[Tensor | None],
+    **how: bool,
+) -> Sequence[Tensor | None]:
+    given = [
+        (out, d)
+        for out, d in zip(outputs, d_outputs, strict=True)
+        if d is not None and out.requires_grad
+    ]
+    if not given or not inputs:
+        return [None] * len(inputs)
+    outputs, d_outputs = zip(*given, strict=True)
+    return torch.autograd.grad(outputs, inputs, d_outputs, allow_unused=True, **how)
+
+
+def _cut(cuts: Sequence[int], rows: Sequence[Tensor]) -> list[tuple[Any, ...]]:
+    """The first row of each piece, and its parts of the rows."""
+    firsts = [0, *cuts[:-1]]
+    return [
+        (first, *(t[first:last] for t in rows)) for first, last in zip(firsts, cuts, strict=True)
+    ]
+
+
+def _each(function: Callable[..., Any], pieces: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What the function makes of each piece, on threads."""
+    found: list[Any] = [None] * len(pieces)
+
+    def work(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            found[number] = function(*pieces[number])
+
+    share(range(len(pieces)), work)
+    return found
+
+
+def _joined(pieces: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
+
+
+def _whole(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """The gradient of rows; no output depends on them in one piece if it does in none."""
+    there = [part for part in parts if part is not None]
+    return torch.cat(there) if there else None

@@ -1,0 +1,156 @@
+"""Models from a config and weights: whatever a file claims, no more is built than it holds."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import shortened
+from spacetime_en._util.tensor_files import Held, read_header, read_tensors
+
+if TYPE_CHECKING:
+    from spacetime_en.nn.forecaster import Forecaster
+
+M = TypeVar("M", bound="Forecaster")
+BESIDE = 10_000_000  # numbers that a model may hold beside its weights, such as tables of waves
+LAYERS = 2_000  # layers and tensors that any model may have
+PER_TENSOR = 20  # and so many more for every tensor of its file
+
+
+def build(make: Callable[[], M], where: str, held: Mapping[str, Held] | None = None) -> M:
+    """Call a constructor, and stop it if the model becomes too large.
+
+    It is tried without memory first, on torch's "meta" device, because a constructor may fill a
+    tensor before anybody sees how large it is.
+
+    Args:
+        make: calls the constructor.
+        where: begins the sentence if it is stopped.
+        held: the tensors of the file from which the model shall have its weights, which is as
+            large as the model may be; None: as large as fits into this machine's memory.
+    """
+    layers, numbers = 50 * LAYERS, _memory() // 16  # (four bytes, two moments and a gradient)
+    if held is not None:
+        layers = LAYERS + PER_TENSOR * len(held)
+        numbers = BESIDE + 4 * sum(math.prod(tensor.shape) for tensor in held.values())
+    try:
+        with _at_most(layers, numbers):
+            try:
+                with torch.random.fork_rng(devices=[]), torch.device("meta"):
+                    make()
+            except InputError:
+                raise
+            except Exception:  # (a constructor may look at numbers, which are not there)
+                pass
+        with _at_most(layers, numbers):
+            return make()
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    except (RuntimeError, MemoryError, OverflowError) as error:  # (torch's own: too large)
+        raise InputError(f"{where}: its model cannot be built ({_in_short(error)}).") from None
+    except Exception as error:
+        if held is None:  # a mistake in a user's own class, of which he wants to see all
+            raise
+        raise InputError(
+            f"{where}: its config does not fit its class ({_in_short(error)})."
+        ) from None
+
+
+def load(make: Callable[[], M], path: Path, part: str = "") -> M:
+    """Build a model and give it the weights that a file holds for it.
+
+    Args:
+        make: calls the constructor.
+        path: a safetensors file.
+        part: what the names of its weights begin with there.
+    Returns: the model in eval mode, each weight in the precision that it was saved in.
+    """
+    tensors = read_header(path).tensors
+    held = {name.removeprefix(part): t for name, t in tensors.items() if name.startswith(part)}
+    model = build(make, str(path), held)
+    check_fits(model.state_dict(), held, path)
+    weights = read_tensors(path, part)
+    check_finite(weights, path)
+    model.load_state_dict(weights, assign=True)
+    return model.eval()
+
+
+def check_fits(wanted: Mapping[str, Tensor], held: Mapping[str, Held], path: Path) -> None:
+    """Refuse a file that holds other tensors than a model has, or tensors of another kind."""
+    for name, tensor in wanted.items():
+        if name not in held or held[name].shape != tensor.shape:
+            have = f"shape {held[name].shape}" if name in held else "nothing"
+            raise InputError(
+                f"{path}: holds the weights of another model: for {name!r} expected shape "
+                f"{tuple(tensor.shape)}, found {have:.100}."
+            )
+        found = held[name].dtype
+        alike = found is not None and found.is_floating_point and tensor.is_floating_point()
+        if not alike and found != tensor.dtype:
+            have = "numbers of a kind that is not read" if found is None else str(found)
+            raise InputError(f"{path}: {name!r} is {have}, expected {tensor.dtype}.")
+    if extra := sorted(set(held) - set(wanted)):
+        raise InputError(
+            f"{path}: holds the weights of another model: {extra[0]!r:.100} has no place."
+        )
+
+
+def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse weights that would turn every forecast into NaN."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise InputError(
+                f"{path}: {name!r} holds NaN or infinite numbers; the model cannot be used, take "
+                "an earlier one or train again."
+            )
+
+
+def _in_short(error: Exception) -> str:
+    return shortened((str(error).strip() or type(error).__name__).split("\n")[0], 200)[1:-1]
+
+
+@contextmanager
+def _at_most(layers: int, numbers: int) -> Iterator[None]:
+    """In the block, this thread builds no model of more layers and tensors, or of more numbers."""
+    here, left = threading.get_ident(), [layers, numbers]
+
+    def count(module: Any, name: str, value: Any) -> None:
+        if threading.get_ident() == here:
+            left[0] -= 1
+            left[1] -= value.numel() if isinstance(value, Tensor) else 0
+        if left[0] < 0:
+            raise InputError(f"its config asks for more than {layers:,} layers and weights.")
+        if left[1] < 0:
+            raise InputError(f"its config asks for more than {numbers:,} numbers.")
+
+    hooks = [
+        register_module_parameter_registration_hook(count),
+        register_module_buffer_registration_hook(count),
+        register_module_module_registration_hook(count),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _memory() -> int:
+    """Bytes of memory that this machine has."""
+    with suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 1 << 38

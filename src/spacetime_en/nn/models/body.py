@@ -1,0 +1,253 @@
+"""A body: joints on a tree of bones, forecast bone by bone.
+
+What a bone does next depends on how it turns and on the pose of the whole body. Both are known by
+invariants: dot products of the bone's own vectors, and of all bones with those at the root. They
+choose, through small networks, how much of each vector is added to uniform motion.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Positive, Share
+from spacetime_en.collation import collate
+from spacetime_en.geometry import NAMED_NODES, Symmetries
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.forecaster import Example, Forecaster
+from spacetime_en.nn.layers.etal import AttentionMaps
+from spacetime_en.nn.models.kernel import CHANGES, Kernel
+from spacetime_en.nn.models.tree import Joints, Tree
+from spacetime_en.nn.requirements import check_ahead, check_frames, check_no_box, check_nodes
+from spacetime_en.nn.state import Units, up_of
+
+ORDERS = 6  # differences over time: velocity, acceleration, jerk, ...
+FAMILY = 3  # of them for the bones before and after
+TINY = 1e-6  # relative to the largest of a kind
+
+
+class Body(Forecaster):
+    """Networks on the invariants of bones, and a memory of how bodies have moved.
+
+    Args:
+        nodes: number N of joints.
+        frames: number L of frames, evenly spaced.
+        parents: the tree of bones, see :class:`~spacetime_en.nn.models.tree.Tree`.
+        hidden: width of the networks.
+        context: principal components of the pose that all bones know.
+        dropout: on invariants and hidden features.
+        mirrored: what one side does the other could do: forecasts commute with swapping the limbs
+            that the tree has twice. (If not, the memory of what was seen still knows both sides.)
+        memory: share of :class:`~spacetime_en.nn.models.kernel.Kernel` regression in the forecasts.
+            The networks are trained without it: it knows the training windows by heart.
+        up: read the direction ``up`` of the graphs.
+        dims: number n of space dimensions, of the memory.
+    """
+
+    # What is measured on data (see calibrate), and not learned.
+    size: Tensor  # of the vectors of each bone, (N, own)
+    reach: Tensor  # of what lies beyond uniform motion, (N,)
+    mean: Tensor  # of the invariants, (N, invariants)
+    spread: Tensor
+    pose: Tensor  # the mean one
+    principal: Tensor  # its principal components, as columns
+
+    def __init__(
+        self,
+        nodes: Joints,
+        frames: Positive = 10,
+        parents: list[int] | None = None,
+        hidden: Positive = 64,
+        context: Positive = 64,
+        dropout: Share = 0.2,
+        mirrored: bool = True,
+        memory: Share = 0.5,
+        up: bool = False,
+        dims: Positive = 3,
+    ) -> None:
+        super().__init__()
+        if frames < 2:
+            raise InputError("frames: a body needs at least two, to see how it moves.")
+        tree = Tree(parents, nodes, mirrored)
+        orders = min(ORDERS, frames - 1)
+        few = min(FAMILY, orders)
+        # As _vectors has them: the bone's, its parent's, its child's, the root's changes, up.
+        own = (1 + orders) + (1 + few) + (1 + few) + few + up
+        self.count = own + len(tree.at_root) + up  # vectors of a bone
+        invariants = own * (own + 1) // 2
+        poses = nodes * (1 + orders) * (len(tree.at_root) + up)
+        context = min(context, poses)
+        self.tree, self.own, self.orders = tree, own, orders
+        self.register_buffer("size", torch.ones(nodes, own))
+        self.register_buffer("reach", torch.ones(nodes))
+        self.register_buffer("mean", torch.zeros(nodes, invariants))
+        self.register_buffer("spread", torch.ones(nodes, invariants))
+        self.register_buffer("pose", torch.zeros(poses))
+        self.register_buffer("principal", torch.eye(poses, context))
+        self.bone = nn.Parameter(0.3 * torch.randn(nodes, hidden))
+        self.inner = nn.Linear(invariants, hidden)
+        self.around = nn.Sequential(
+            nn.Linear(context, hidden), nn.SiLU(), nn.Dropout(dropout), nn.Linear(hidden, hidden)
+        )
+        self.outer = nn.Linear(2 * hidden, hidden)
+        self.dropout = nn.Dropout(dropout)
+        # How much of each vector, for positions and for velocities; none as built.
+        self.heads = nn.Linear(hidden, 2 * self.count)
+        directions = len(tree.at_root) + up
+        self.along = nn.Sequential(
+            nn.Linear(context, 2 * hidden),
+            nn.SiLU(),
+            nn.Dropout(dropout),
+            nn.Linear(2 * hidden, 2 * nodes * directions),
+        )
+        for last in (self.heads, self.along[3]):
+            nn.init.zeros_(last.weight)  # type: ignore[arg-type]
+            nn.init.zeros_(last.bias)  # type: ignore[arg-type]
+
+        self.memory = None
+        if memory > 0:
+            self.memory = Kernel(nodes, frames, dims, parents, up=up)
+            self.memory.requires_grad_(False)
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return NAMED_NODES
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        if self.training or self.memory is None:
+            return self._by_networks(graph), ()
+        found, known = self._by_networks(graph), self.memory(graph)
+        share = self.settings["memory"]
+        x, v = (torch.lerp(a, b, share) for a, b in ((found.x, known.x), (found.v, known.v)))
+        return Forecast(x, v), ()
+
+    def _by_networks(self, graph: SpacetimeGraph) -> Forecast:
+        """What the networks say, of both sides alike if mirrored."""
+        if not (self.training and self.tree.has_sides):
+            return self.tree.both_sides(self._forecast, graph)
+        swap = self.tree.mirror  # half of the bodies, each time others
+        coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None]
+        swapped = torch.where(coin.unsqueeze(1), graph.x[:, :, swap], graph.x)
+        found = self._forecast(graph._replace(x=swapped))
+        back = (torch.where(coin, t[:, swap], t) for t in (found.x, found.v))
+        return Forecast(*back)
+
+    def _forecast(self, graph: SpacetimeGraph) -> Forecast:
+        units, path, ahead = self._paths(graph)
+        place, changes = self._motion(path)
+        own, directions = self._vectors(graph, path, place, changes)
+        scaled = own / self.size.unsqueeze(-1)  # (B, N, own, n)
+        theta = (self._invariants(scaled) - self.mean) / self.spread
+        pose = (_pose(place, changes, directions) - self.pose) @ self.principal  # (B, context)
+
+        h = F.silu(self.inner(self.dropout(theta)) + self.bone)  # (B, N, hidden)
+        whole = self.around(self.dropout(pose)).unsqueeze(1).expand_as(h)
+        h = self.dropout(F.silu(self.outer(torch.cat([h, whole], dim=-1))))
+        shares = self.heads(h).unflatten(-1, (2, self.count))  # (B, N, 2, A)
+        along = self.along(self.dropout(pose)).unflatten(-1, (h.shape[1], 2, -1))
+        shares = torch.cat([shares[..., : self.own], shares[..., self.own :] + along], dim=-1)
+
+        every = directions.unsqueeze(1).expand(-1, h.shape[1], -1, -1)  # (B, N, D, n)
+        vectors = torch.cat([scaled, every], dim=2)
+        residual = self.reach[:, None, None] * torch.einsum("bnka,bnac->bnkc", shares, vectors)
+        move = ahead + residual[:, :, 0]
+        speed = (ahead + residual[:, :, 1]) / graph.horizon[:, None, None]
+        x, v = (self.tree.joints(t) for t in (path[:, -1] + move, speed))
+        return units.denormalize(graph, x, v)
+
+    @torch.no_grad()
+    def calibrate(self, train: Example, val: Example) -> None:
+        """Measure sizes, means and principal poses on training windows, and learn them by heart."""
+        if self.memory is not None:
+            self.memory.solve([train], [val])
+        graph, _ = train
+        if self.tree.has_sides:
+            graph = collate([graph, self.tree.mirrored(graph)])
+        _, path, ahead = self._paths(graph)
+        place, changes = self._motion(path)
+        own, directions = self._vectors(graph, path, place, changes)
+        size = own.square().mean((0, 3)).sqrt()
+        size = size + TINY * size.amax(0)  # of the same vector of all bones
+        size = torch.where(size > 0, size, 1.0)
+        last = path.diff(dim=1)[:, -1].square().mean().clamp(min=1e-30)  # (0 if nothing moves)
+        ratio = (ahead.square().mean() / last).sqrt()
+        order = min(2, self.orders)  # an acceleration, or with two frames the velocity
+        theta = self._invariants(own / size.unsqueeze(-1))
+        pose = _pose(place, changes, directions)
+        measured = {
+            "size": size,
+            "reach": size[:, order] * ratio**order,  # acceleration times frames ahead squared
+            "mean": theta.mean(0),
+            "spread": theta.std(0, correction=0) + 1e-3,
+            "pose": pose.mean(0),
+            "principal": _principal(pose - pose.mean(0), self.principal.shape[1]),
+        }
+        for name, value in measured.items():
+            self.get_buffer(name).copy_(value)
+
+    # --- vectors and what is invariant about them ------------------------------------------------
+
+    def _paths(self, graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
+        """Units, the paths of bones (and of the root), (B, L, N, n), and uniform motion's way."""
+        check_nodes(graph, self.settings["nodes"])
+        check_frames(graph, self.settings["frames"])
+        check_no_box(graph, "bones connect joints that are near")
+        units = Units.of(graph, length=1.0, time=1.0, centred=True)
+        path = self.tree.bones(units.normalize(graph).x)
+        check_ahead(graph)
+        last = (graph.times[:, -1] - graph.times[:, -2]).to(path.dtype)
+        ahead = (graph.horizon / last)[:, None, None] * (path[:, -1] - path[:, -2])
+        return units, path, ahead
+
+    def _motion(self, path: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The bones now, and their differences over time of every order, (B, N, n) each."""
+        changes, d = [], path
+        for _ in range(self.orders):
+            d = d.diff(dim=1)
+            changes.append(d[:, -1])
+        return self.tree.without_root(path[:, -1]), changes
+
+    def _vectors(
+        self, graph: SpacetimeGraph, path: Tensor, place: Tensor, changes: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Of every bone its own and its family's vectors, (B, N, own, n); directions (B, D, n)."""
+        few = changes[:FAMILY]
+        vectors = [place, *changes]
+        for relation in (self.tree.parents, self.tree.first_child):
+            vectors += [t[:, relation] for t in (place, *few)]
+        vectors += [t[:, :1].expand_as(t) for t in few]
+        bones = path[:, -1, self.tree.at_root]
+        directions = bones / bones.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+        if self.settings["up"]:
+            up = up_of(graph).unsqueeze(1)
+            vectors.append(up.expand_as(place))
+            directions = torch.cat([directions, up], dim=1)
+        return torch.stack(vectors, dim=2), directions
+
+    def _invariants(self, vectors: Tensor) -> Tensor:
+        """All dot products of a bone's vectors, large ones tamed, (B, N, own (own + 1) / 2)."""
+        first, second = torch.triu_indices(self.own, self.own, device=vectors.device)
+        return torch.asinh((vectors[:, :, first] * vectors[:, :, second]).sum(-1))
+
+
+def _pose(place: Tensor, changes: list[Tensor], directions: Tensor) -> Tensor:
+    """Coordinates of all bones and their changes along the directions, (B, ...)."""
+    parts = [place, *(CHANGES * d for d in changes)]
+    return torch.einsum("kbnc,bdc->bnkd", torch.stack(parts), directions).flatten(1)
+
+
+def _principal(poses: Tensor, count: int) -> Tensor:
+    """The first principal components of poses (B, P) about their mean, as columns (P, count).
+
+    Large components count for more than small ones, but not as much as they are larger.
+    """
+    _, deviations, axes = torch.linalg.svd(poses, full_matrices=False)
+    deviations = deviations[:count] / len(poses) ** 0.5
+    deviations = deviations + TINY * deviations[0]
+    scale = (deviations * deviations[0]).sqrt()
+    found = torch.where(scale > 0, axes[:count].mT / scale, 0.0)
+    return F.pad(found, (0, count - found.shape[1]))

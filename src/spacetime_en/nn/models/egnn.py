@@ -1,0 +1,60 @@
+"""EGNN on every frame, then the mean over the frames."""
+
+from spacetime_en._util.schema import Count, Positive, Scale
+from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.layers.block import with_distances
+from spacetime_en.nn.layers.egcl import EGNN
+from spacetime_en.nn.layers.etal import AttentionMaps
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.requirements import check_widths
+from spacetime_en.nn.state import mean_over_time, with_up
+
+
+class EGNNForecaster(Forecaster):
+    """EGNN on every frame, then the mean over the frames.
+
+    Args:
+        features: width d of the node features.
+        edge_features: number e of attributes of an edge.
+        hidden: width of the messages and features inside.
+        layers: number of EGCLs.
+        residual: in every EGCL.
+        up: read the direction ``up`` of the graphs, as SET does.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
+    """
+
+    def __init__(
+        self,
+        features: Positive = 1,
+        edge_features: Count = 1,
+        hidden: Positive = 64,
+        layers: Positive = 3,
+        residual: bool = True,
+        up: bool = False,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
+    ) -> None:
+        super().__init__()
+        self.egnn = EGNN(features + 2 * up, edge_features + 1, hidden, layers, residual, up)
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return FULL_SYMMETRY
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        c = self.settings
+        check_widths(graph, c["features"], c["edge_features"])
+        units = self.units(graph)
+        state, up = units.normalize(graph), None
+        if c["up"]:
+            state, up = with_up(state, graph)
+        neighbourhood = Neighbourhood.of(graph, units.cell(graph))
+        a = with_distances(state, neighbourhood)
+        _, x, v = self.egnn(state.h, state.x, state.v, a, neighbourhood, up)
+        x, v = (mean_over_time(t, graph.frame_mask) for t in (x, v))
+        return units.denormalize(graph, x, v), ()

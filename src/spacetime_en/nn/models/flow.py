@@ -1,0 +1,221 @@
+"""SET-Flow: the law of motion is learned, and integrated for as long as one likes.
+
+The paper's model maps a window to one target time. Here the spatial layer is an acceleration in
+the step of an integrator instead: the horizon is an input, forecasts at any number of times come
+from one pass, and what is learned (a law of force between two nodes) is the same for any number
+of nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import torch
+from torch import Tensor
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import LEAST, Count, Positive, Scale
+from spacetime_en._util.tensors import as_tensor
+from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.layers.etal import AttentionMaps
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.models.trivial import LastFrame, StraightLine
+from spacetime_en.nn.physics.force import PairForce, Pairs
+from spacetime_en.nn.physics.leapfrog import StepControl, leapfrog
+from spacetime_en.nn.requirements import check_widths
+from spacetime_en.nn.state import State, Units
+
+# The curriculum. Chaos hides the law of force at first: equal steps and softened forces make
+# motions smooth, until the law is roughly known; then steps adapt, forces are softened at very
+# short range only, and outliers are mistrusted.
+SMOOTH = 0.3  # share of the training with equal steps
+HARD = 0.7  # share after which the softening is at its end
+SOFT = 0.5, 1e-3  # softening at the start and at the end, in the model's units of length
+OUTLIER = 0.3, 3e-3  # errors, relative to the straight line's, beyond which windows count less
+COUNTED = 0.2  # share of the windows of a batch that count whatever their errors are
+STEEPEST = 3.0  # gradient of a system relative to the steepest that its loss can have
+MOST = 150, 4000  # steps of a system in training, and in use
+
+Steps = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+StepFraction = Annotated[float, msgspec.Meta(ge=LEAST, le=1.0)]
+
+
+class Flow(Forecaster):
+    """Leapfrog through a learned law of force, from the last frame to the horizon.
+
+    Args:
+        edge_features: number e of attributes of an edge.
+        node_features: number of features of a node that forces may depend on, such as its mass;
+            0 for graphs without features.
+        hidden: width of the network that is the law of force.
+        steps: least number of steps to the horizon.
+        step_fraction: the longest step, as a share of the shortest time in which two nodes could
+            meet. Smaller is more exact and slower; it may be changed after training. None: equal
+            steps.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
+    """
+
+    reads_horizon = True
+
+    def __init__(
+        self,
+        edge_features: Count = 1,
+        node_features: Count = 0,
+        hidden: Positive = 32,
+        steps: Steps = 16,
+        step_fraction: StepFraction | None = 0.1,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
+    ) -> None:
+        super().__init__()
+        self.force = PairForce(edge_features + 2 * node_features, hidden)
+        self.trained = 1.0
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return FULL_SYMMETRY
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        (forecast,) = self._trajectory(graph, graph.horizon[:, None])
+        return forecast, ()
+
+    def at(self, graph: SpacetimeGraph, times: Tensor | Sequence[float]) -> list[Forecast]:
+        """Forecasts at several times in one pass: whole trajectories.
+
+        Args:
+            graph: L frames of N nodes; its horizon is not read.
+            times: after the last frame, increasing, (T,) or (B, T).
+        Returns: a forecast for each time.
+        """
+        self.check(graph)
+        moments = as_tensor("times", times).to(graph.x)
+        B = len(graph)
+        if 0 in moments.shape or moments.ndim == 0 or moments.shape[:-1] not in ((), (B,)):
+            raise InputError(
+                f"times: expected shape (T,) or (B, T) with B = {B}, found {tuple(moments.shape)}."
+            )
+        moments = moments.expand(B, -1)
+        if not (moments.diff(prepend=torch.zeros_like(moments[:, :1])) >= 0).all():
+            raise InputError("times: expected times after the last frame, in increasing order.")
+        return self._trajectory(graph, moments)
+
+    def _trajectory(
+        self, graph: SpacetimeGraph, times: Tensor, bound: float | None = None
+    ) -> list[Forecast]:
+        """Forecasts at `times`, (B, T); `bound` that of :func:`leapfrog`."""
+        latest = graph.unwrapped().frame(graph.last_frame)
+        units = self.units(latest)
+        state = units.normalize(latest)
+        pairs = self._pairs(latest, units, state, self._softening())
+        ends = self._legs(pairs, state.x[:, 0], state.v[:, 0], times / units.time, bound)
+        return [units.denormalize(graph, x, v) for x, v in ends]
+
+    def _legs(
+        self, pairs: Pairs, x: Tensor, v: Tensor, times: Tensor, bound: float | None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Where nodes are at `times` after the start, (B, T): x and v for each of them."""
+        legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
+        # The least number of steps is that of the whole way; with one leg, nothing to count.
+        parts = [1.0]
+        if legs.shape[1] > 1:
+            parts = (legs / times[:, -1:].clamp(min=1e-30)).amax(0).tolist()
+        ends = []
+        for leg, part in zip(legs.unbind(1), parts, strict=True):
+            x, v = leapfrog(self.force, pairs, x, v, leg, self._step_control(part), bound)
+            ends.append((x, v))
+        return ends
+
+    def _softening(self) -> float:
+        """Of forces, at this point of the training."""
+        gone = min(1.0, self.trained / HARD)
+        return float(SOFT[0] * (SOFT[1] / SOFT[0]) ** gone)
+
+    def _pairs(
+        self, latest: SpacetimeGraph, units: Units, state: State, softening: float | Tensor
+    ) -> Pairs:
+        """The pairs of graphs of one frame, with the numbers that forces depend on."""
+        c = self.settings
+        wanted = c["node_features"]
+        have = 0 if latest.features is None else latest.feature_width
+        if have != wanted:
+            raise InputError(
+                f"features: the model was built for {wanted or 'none'} per node, the graph has "
+                f"{have or 'none'}; build it with node_features={have} or like=graph."
+            )
+        check_widths(latest, latest.feature_width, c["edge_features"])
+        neighbourhood = Neighbourhood.of(latest, units.cell(latest))
+        s = state.a
+        if wanted:
+            own = state.h.unsqueeze(3).expand(*s.shape[:4], -1)
+            s = torch.cat([s, own, neighbourhood.gather(state.h)], dim=-1)
+        return Pairs(neighbourhood, s, softening)
+
+    def _step_control(self, part: float) -> StepControl:
+        """How fine the steps are at this point of the training, over a part of the whole way."""
+        c = self.settings
+        step_fraction = c["step_fraction"] if self.trained >= SMOOTH else None
+        if step_fraction is not None and torch.compiler.is_exporting():
+            raise InputError(
+                "step_fraction: steps that depend on the data cannot be exported; in Python, "
+                "from_pretrained(..., step_fraction=None, steps=...) loads it with equal ones."
+            )
+        if step_fraction is not None and self.training:
+            step_fraction = 2 * step_fraction
+        min_steps = max(1, math.ceil(part * c["steps"] - 1e-4))  # (parts are rounded)
+        return StepControl(
+            min_steps, max(min_steps, MOST[0] if self.training else MOST[1]), step_fraction
+        )
+
+    # --- training -----------------------------------------------------------------------------
+
+    def set_progress(self, fraction: float) -> bool:
+        self.trained = fraction
+        return fraction >= HARD
+
+    def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
+        """How far the flow misses the target, and the last frame if it starts at the first one.
+
+        Far targets alone say little of forces, because motions are chaotic; the window itself,
+        if there are several frames in it, shows them directly.
+        """
+        graph = graph.unwrapped()
+        latest = graph.frame(graph.last_frame)
+        aims = []
+        if graph.x.shape[1] > 1 and graph.frame_mask is None:
+            span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.horizon)
+            first = graph.frame(torch.zeros_like(graph.last_frame), span)
+            aims.append((first, LastFrame()(latest)))
+        if not aims or self.trained >= SMOOTH:
+            aims.append((latest, target))
+        return torch.stack([self._missed(start, aim, alpha) for start, aim in aims]).sum(0)
+
+    def _missed(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
+        """The error of each graph relative to what the straight line misses, robustly, (B,).
+
+        Single windows can be off by any amount. At first they count by the root of their error,
+        then less and less beyond a limit that falls as far as the errors themselves do.
+        """
+        size = self._typical_residual(start, aim, alpha)
+        late = max(0.0, (self.trained - SMOOTH) / (1 - SMOOTH))
+        limit = OUTLIER[0] * (OUTLIER[1] / OUTLIER[0]) ** late if late else 1.0
+        bound = STEEPEST / (limit * float(size)) ** 0.5 / len(start)
+        (end,) = self._trajectory(start, start.horizon[:, None], bound)
+        error = self.distance(end, aim, start.node_mask, alpha) / size
+        if not late:
+            return (error + 1e-5).sqrt()
+        limit = error.detach().quantile(COUNTED).clamp(min=limit)
+        return error / (error + limit)
+
+    def _typical_residual(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
+        """What the straight line misses in most graphs: what there is to explain."""
+        line = StraightLine()(start)
+        missed = self.distance(line, aim, start.node_mask, alpha).detach().median()
+        return missed.clamp(min=1e-10)  # (in the model's units: nothing to explain)

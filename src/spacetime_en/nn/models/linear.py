@@ -1,0 +1,35 @@
+"""Linear dynamics: three learned numbers."""
+
+import torch
+from torch import nn
+
+from spacetime_en.geometry import Symmetries
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.layers.etal import AttentionMaps
+from spacetime_en.nn.state import last_state
+
+
+class LinearDynamics(Forecaster):
+    """From the last frame, x + alpha v and beta v + gamma: three learned numbers.
+
+    The number gamma is added to every component of the velocity, which costs the model its
+    rotation equivariance as soon as it is not 0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.tensor(1.0))
+        self.beta = nn.Parameter(torch.tensor(1.0))
+        self.gamma = nn.Parameter(torch.tensor(0.0))
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=True, rotation=False, permutation=True)
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        units, x, v = last_state(graph)
+        x, v = x + self.alpha * v, self.beta * v + self.gamma
+        return units.denormalize(graph, x, v), ()

@@ -1,0 +1,112 @@
+"""The LSTM baseline: the blocks of SET with a recurrent network in place of ETAL."""
+
+import torch
+from torch import Tensor, nn
+
+from spacetime_en._util.schema import Count, Positive, Scale, Share
+from spacetime_en.geometry import Symmetries
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.layers.attention import Window
+from spacetime_en.nn.layers.block import Block
+from spacetime_en.nn.layers.egcl import EGNN
+from spacetime_en.nn.layers.etal import AttentionMaps
+from spacetime_en.nn.layers.feedforward import FeedForward
+from spacetime_en.nn.models.set import run_blocks
+from spacetime_en.nn.requirements import check_dims, check_nodes, check_widths
+
+
+class LSTMOverTime(nn.Module):
+    """One LSTM over the frames; a token is (h, x, v) of all nodes, N(d + 2n) numbers wide.
+
+    Args:
+        nodes: number N of nodes.
+        features: width d of the node features.
+        dims: space dimensions n.
+    """
+
+    def __init__(self, nodes: int, features: int, dims: int) -> None:
+        super().__init__()
+        width = nodes * (features + 2 * dims)
+        self.lstm = nn.LSTM(width, width, batch_first=True)
+        self.split = (features, dims, dims)
+
+    def forward(
+        self, h: Tensor, x: Tensor, v: Tensor, window: Window, with_weights: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor, AttentionMaps]:
+        """h: (B, L, N, d), x and v: (B, L, N, n) -> the same; there are no attention maps."""
+        nodes = torch.cat([h, x, v], dim=-1)  # (B, L, N, d + 2n)
+        tokens = nodes.flatten(2)
+        if window.observed is None:
+            tokens, _ = self.lstm(tokens)
+        else:
+            # Observed frames first, in order: what follows them cannot reach back.
+            order = (~window.observed).int().argsort(dim=1, stable=True)  # (B, L)
+            moved, _ = self.lstm(_take(tokens, order))
+            tokens = _take(moved, order.argsort(dim=1))
+        h, x, v = tokens.view_as(nodes).split(self.split, dim=-1)
+        return h, x, v, AttentionMaps()
+
+
+def _take(tokens: Tensor, frames: Tensor) -> Tensor:
+    """Reorder the frames, (B, L, c) by (B, L)."""
+    return tokens.gather(1, frames.unsqueeze(-1).expand_as(tokens))
+
+
+class LSTM(Forecaster):
+    """M blocks of EGNN and LSTM, then the mean over the frames. Tied to N and n.
+
+    Args:
+        nodes: number N of nodes.
+        features: width d of the node features.
+        edge_features: number e of attributes of an edge.
+        dims: space dimensions n.
+        hidden: width inside the EGNNs.
+        layers: number K of EGCLs in a block.
+        blocks: number M of blocks.
+        dropout: on the features after the LSTM.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
+    """
+
+    def __init__(
+        self,
+        nodes: Positive,
+        features: Positive = 1,
+        edge_features: Count = 1,
+        dims: Positive = 3,
+        hidden: Positive = 128,
+        layers: Positive = 2,
+        blocks: Positive = 3,
+        dropout: Share = 0.1,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
+    ) -> None:
+        super().__init__()
+        channels = edge_features + 1
+        self.blocks = nn.ModuleList(
+            Block(
+                EGNN(features, channels, hidden, layers, residual=False),
+                LSTMOverTime(nodes, features, dims),
+                adjacency=None,
+                encodings="",
+                dropout=dropout,
+            )
+            for _ in range(blocks)
+        )
+        self.feed_forward = FeedForward(features, channels, dims, equivariant=False)
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=False, rotation=False, permutation=False)
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        c = self.settings
+        check_widths(graph, c["features"], c["edge_features"])
+        check_dims(graph, c["dims"])
+        check_nodes(graph, c["nodes"])
+        return run_blocks(
+            graph, self.units(graph), self.blocks, self.feed_forward, False, return_attention
+        )

@@ -1,0 +1,56 @@
+"""One network for every node and frame, without any symmetry."""
+
+import itertools
+
+import torch
+from torch import nn
+
+from spacetime_en._util.schema import Positive, Scale
+from spacetime_en.geometry import Symmetries
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.layers.etal import AttentionMaps
+from spacetime_en.nn.requirements import check_dims
+from spacetime_en.nn.state import mean_over_time
+
+
+class MLP(Forecaster):
+    """(x, v) of each node and frame through one network, then the mean over the frames.
+
+    Args:
+        dims: space dimensions n.
+        hidden: width of the hidden layers.
+        layers: number of hidden layers.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
+    """
+
+    def __init__(
+        self,
+        dims: Positive = 3,
+        hidden: Positive = 128,
+        layers: Positive = 5,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
+    ) -> None:
+        super().__init__()
+        widths = [2 * dims] + [hidden] * layers
+        inside: list[nn.Module] = []
+        for inputs, outputs in itertools.pairwise(widths):
+            inside += [nn.Linear(inputs, outputs), nn.ReLU()]
+        self.network = nn.Sequential(*inside, nn.Linear(hidden, 2 * dims))
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return Symmetries(translation=False, rotation=False, permutation=True)
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        c = self.settings
+        check_dims(graph, c["dims"])
+        units = self.units(graph)
+        state = units.normalize(graph)
+        out = self.network(torch.cat([state.x, state.v], dim=-1))  # (B, L, N, 2n)
+        x, v = mean_over_time(out, graph.frame_mask).chunk(2, dim=-1)
+        return units.denormalize(graph, x, v), ()

@@ -1,0 +1,193 @@
+"""Equivariant ridge regression, solved in closed form: the baseline to try first.
+
+How far a node gets beyond the straight line is a weighted sum of vectors that turn with the data
+and do not shift with it: past differences x(last) - x(t), offsets from the centroid, and the last
+velocities times the time to the target. The weights are scalars, so that the forecast is
+equivariant whatever they are.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Count, Positive
+from spacetime_en.geometry import FULL_SYMMETRY, NAMED_NODES, Symmetries, norm
+from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.nn.forecaster import Examples
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.models.regression import Regression, Start, best
+from spacetime_en.nn.requirements import check_no_box, check_no_padding, check_nodes, check_widths
+from spacetime_en.nn.state import State, Units
+
+# Penalties relative to the mean square of a vector: from none to all but nothing.
+PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
+MOST = 8_000  # vectors: beyond, the normal equations take gigabytes
+
+
+class _Ridge(Regression):
+    """What both forms have in common."""
+
+    position: nn.Parameter  # (A, outputs)
+    velocity: nn.Parameter
+
+    def vectors(self, start: Start) -> Tensor:
+        """The vectors of the regression: (B, N or 1, A, n)."""
+        raise NotImplementedError
+
+    def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
+        """The forecasts that weights make of vectors, (B, N, n)."""
+        raise NotImplementedError
+
+    def rows(self, vectors: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """F and Y of F w = Y, from vectors and the values (B, N, n) to be met."""
+        raise NotImplementedError
+
+    def residual(self, start: Start) -> tuple[Tensor, Tensor]:
+        vectors = self.vectors(start)
+        return self.weighted(vectors, self.position), self.weighted(vectors, self.velocity)
+
+    @torch.no_grad()
+    def solve(self, train: Examples, val: Examples) -> float:
+        """Set the weights to the best ones, with the penalty that is best for `val`."""
+        fitted, chosen = (self._equations(examples) for examples in (train, val))
+        found = []
+        for weights, own, other in zip((self.position, self.velocity), fitted, chosen, strict=True):
+            error, penalty = best((other.error(own.solution(p)), p) for p in PENALTIES)
+            weights.copy_(own.solution(penalty))
+            found.append(error)
+        return found[0]
+
+    def _equations(self, examples: Examples) -> tuple[_NormalEquations, _NormalEquations]:
+        """The normal equations for positions and for velocities, summed over all examples."""
+        both = _NormalEquations(), _NormalEquations()
+        for start, residual in self.starts(examples):
+            vectors = self.vectors(start)
+            for equations, values in zip(both, residual, strict=True):
+                equations.add(*self.rows(vectors, values))
+        return both
+
+
+class Ridge(_Ridge):
+    """Ridge regression for nodes with an identity, as the joints of a body have.
+
+    Every node has weights of its own for the vectors of all nodes.
+
+    Args:
+        nodes: number N of nodes.
+        frames: number L of frames.
+    """
+
+    def __init__(self, nodes: Positive, frames: Positive = 10) -> None:
+        super().__init__()
+        count = (frames + 1) * nodes
+        if count > MOST:
+            raise InputError(
+                f"nodes: {nodes} nodes and {frames} frames make {count:,} vectors, too many for "
+                "weights of every node; use ridge-shared."
+            )
+        # As built, the straight line.
+        self.position = nn.Parameter(torch.zeros(count, nodes))
+        self.velocity = nn.Parameter(torch.zeros(count, nodes))
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return NAMED_NODES
+
+    def vectors(self, start: Start) -> Tensor:
+        check_nodes(start.graph, self.settings["nodes"])
+        check_no_box(start.graph, "ridge takes offsets from the centroid")
+        x, ahead = start.x.unsqueeze(1), start.ahead.unsqueeze(1)  # (B, 1, N, n)
+        offset = x - x.mean(2, keepdim=True)
+        differences = x - start.state.x[:, :-1]
+        return torch.cat([differences, offset, ahead], dim=1).flatten(1, 2)  # (B, A, n)
+
+    def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
+        return torch.einsum("bac,an->bnc", vectors, weights)
+
+    def rows(self, vectors: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        return vectors.mT.flatten(0, 1), values.mT.flatten(0, 1)  # (B n, A), (B n, N)
+
+
+class SharedRidge(_Ridge):
+    """Ridge regression for particles: one set of weights for all nodes.
+
+    The vectors of a node are its own, their means over all nodes, and means over its neighbours
+    of differences x_i - x_j, plain and at unit length, each also times the edges' attributes.
+
+    Args:
+        frames: number L of frames.
+        edge_features: number e of attributes of an edge.
+    """
+
+    def __init__(self, frames: Positive = 10, edge_features: Count = 1) -> None:
+        super().__init__()
+        count = 2 * frames + 1 + 2 * (1 + edge_features)
+        self.position = nn.Parameter(torch.zeros(count, 1))
+        self.velocity = nn.Parameter(torch.zeros(count, 1))
+
+    @property
+    def symmetries(self) -> Symmetries:
+        return FULL_SYMMETRY
+
+    def vectors(self, start: Start) -> Tensor:
+        graph = start.graph
+        check_no_padding(graph, "ridge takes means over all nodes")
+        check_widths(graph, graph.feature_width, self.settings["edge_features"])
+        x, ahead = start.x.unsqueeze(1), start.ahead.unsqueeze(1)  # (B, 1, N, n)
+        own = torch.cat([x - start.state.x[:, :-1], ahead], dim=1).transpose(1, 2)  # (B, N, L, n)
+        means = own.mean(1, keepdim=True).expand_as(own)
+        offset = (x - x.mean(2, keepdim=True)).transpose(1, 2)  # (B, N, 1, n)
+        if graph.box is not None:  # there is no centroid
+            offset = torch.zeros_like(offset)
+        return torch.cat([own, means, offset, _over_edges(graph, start.units, start.state)], dim=2)
+
+    def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
+        return torch.einsum("bnac,a->bnc", vectors, weights[:, 0])
+
+    def rows(self, vectors: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        return vectors.mT.flatten(0, 2), values.reshape(-1, 1)  # (B N n, A), (B N n, 1)
+
+
+class _NormalEquations:
+    """Sums of F^T F, F^T Y and |Y|^2 over the rows of F w = Y."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ff, self.fy, self.yy = (torch.zeros((), dtype=torch.float64) for _ in range(3))
+
+    def add(self, f: Tensor, y: Tensor) -> None:
+        """Add rows: f (R, A), y (R, outputs)."""
+        self.count += y.numel()
+        self.ff, self.fy = self.ff + f.mT @ f, self.fy + f.mT @ y
+        self.yy = self.yy + y.square().sum()
+
+    def solution(self, penalty: float) -> Tensor:
+        """The weights that minimise |F w - Y|^2 + penalty |w|^2 mean(F^2), (A, outputs)."""
+        scale = self.ff.diagonal().mean()
+        if not scale > 0:  # nothing moves, and the straight line says so
+            return torch.zeros_like(self.fy)
+        whole = self.ff + penalty * scale * torch.eye(len(self.ff)).to(self.ff)
+        found: Tensor = torch.linalg.solve(whole, self.fy)
+        return found
+
+    def error(self, w: Tensor) -> float:
+        """The mean squared error of weights on these rows."""
+        total = self.yy - 2 * (w * self.fy).sum() + (w * (self.ff @ w)).sum()
+        return float(total.clamp(min=0.0)) / self.count  # (rounding can make it negative)
+
+
+def _over_edges(graph: SpacetimeGraph, units: Units, state: State) -> Tensor:
+    """Means over neighbours of a_ij (x_i - x_j), and of the same at unit length, last frame.
+
+    Returns: (B, N, 2 (e + 1), n), the attribute 1 among the a_ij.
+    """
+    edges = Neighbourhood.of(graph, units.cell(graph))
+    difference = edges.differences(state.x)[:, -1]  # (B, N, K, n)
+    a = state.a[:, -1]  # (B, N, K, e), 0 where there is no edge
+    weights = torch.cat([edges.mask[:, -1, ..., None].to(a), a], dim=-1)
+    weights = weights * edges.normaliser[:, -1].unsqueeze(-1)
+    unit = difference / norm(difference).clamp(min=1e-12).unsqueeze(-1)
+    both = torch.stack([difference, unit], dim=2)  # (B, N, 2, K, n)
+    return torch.einsum("bnke,bnpkc->bnpec", weights, both).flatten(2, 3)

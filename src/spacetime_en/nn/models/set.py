@@ -1,0 +1,171 @@
+"""The Spacetime E(n)-Transformer (Algorithm 2)."""
+
+from torch import nn
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Count, Finite, Positive, Scale, Share
+from spacetime_en.geometry import Symmetries
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.layers.adjacency import TIED_TO_NODES, AdjacencyForm, edge_attention
+from spacetime_en.nn.layers.attention import Window
+from spacetime_en.nn.layers.block import Block
+from spacetime_en.nn.layers.egcl import EGNN
+from spacetime_en.nn.layers.etal import ETAL, AttentionMaps
+from spacetime_en.nn.layers.feedforward import FeedForward
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.requirements import (
+    check_complete,
+    check_dims,
+    check_no_padding,
+    check_nodes,
+    check_static,
+    check_widths,
+)
+from spacetime_en.nn.state import Units, mean_over_time, with_up
+
+
+class SET(Forecaster):
+    """M blocks of attention in space and time, then the mean over the frames.
+
+    The defaults are the paper's. N, L and B are free, and so is n unless the model is not
+    equivariant. Like all networks of the paper, it reads neither ``times`` nor ``horizon``: it
+    learns the one horizon of its training targets. Data far from order one need the scales.
+
+    Args:
+        features: width d of the node features (1: the speed).
+        edge_features: number e of attributes of an edge (1: c_i c_j).
+        dims: space dimensions n; read only if not `equivariant`, whose weights are n x n.
+        nodes: number N of nodes; needed by the adjacency forms ``"flattened"`` and ``"nodes"``.
+        hidden: width of the messages and features inside a block.
+        layers: number K of EGCLs in a block.
+        blocks: number M of blocks.
+        spatial: spatial attention (EGCL) on or off.
+        temporal: temporal attention (ETAL) on or off.
+        adjacency: attention over the edges: None, ``"flattened"``, ``"nodes"`` or ``"edges"``.
+        causal: frame t attends only to frames s <= t.
+        encodings: positional encodings, some of the letters ``"WXYZ"``: W on features, X on
+            positions, Y on velocities (both break rotations), Z on edges (breaks permutations).
+        equivariant: off gives the paper's ablation, learned attention for x and v.
+        residual: in every EGCL.
+        scaled: attention logits over the square root of the width.
+        step: the factor B of Eq. 7.
+        dropout: on the features after attention.
+        up: read the direction ``up`` of the graphs: height and rise of the nodes are features,
+            and nodes may move along it.
+        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
+        time_scale: the time that the network sees as 1.
+    """
+
+    def __init__(
+        self,
+        features: Positive = 1,
+        edge_features: Count = 1,
+        dims: Positive = 3,
+        nodes: Positive | None = None,
+        hidden: Positive = 128,
+        layers: Positive = 2,
+        blocks: Positive = 3,
+        spatial: bool = True,
+        temporal: bool = True,
+        adjacency: AdjacencyForm | None = None,
+        causal: bool = False,
+        encodings: str = "",
+        equivariant: bool = True,
+        residual: bool = True,
+        scaled: bool = True,
+        step: Finite = 0.5,
+        dropout: Share = 0.1,
+        up: bool = False,
+        length_scale: Scale = 1.0,
+        time_scale: Scale = 1.0,
+    ) -> None:
+        super().__init__()
+        if unknown := set(encodings) - set("WXYZ"):
+            raise InputError(f"encodings: expected letters of 'WXYZ', found {sorted(unknown)}.")
+        self.tied_to_nodes = adjacency in TIED_TO_NODES
+        if self.tied_to_nodes and (nodes is None or nodes < 2):
+            raise InputError(
+                f"nodes: adjacency={adjacency!r} is tied to the number of nodes, at least 2; "
+                f"pass nodes=N (found {nodes})."
+            )
+        channels = edge_features + 1  # with the squared distance
+        width = features + 2 * up
+        self.blocks = nn.ModuleList(
+            Block(
+                EGNN(width, channels, hidden, layers, residual, up) if spatial else None,
+                ETAL(width, dims, equivariant, scaled, step) if temporal else None,
+                edge_attention(adjacency, nodes, channels, scaled) if adjacency else None,
+                encodings,
+                dropout,
+            )
+            for _ in range(blocks)
+        )
+        self.feed_forward = FeedForward(
+            width, channels, dims, equivariant, norm_over_all_edges=adjacency == "nodes"
+        )
+
+    @property
+    def symmetries(self) -> Symmetries:
+        c = self.settings
+        # LN of a single coordinate is 0, so on a line the ablation's Linear only adds a constant.
+        only_shifts = c["dims"] == 1 and not c["temporal"]
+        # Edge attributes reach the forecast through the EGNN of a later block alone.
+        edges_matter = c["spatial"] and c["blocks"] > 1 and c["edge_features"] > 0
+        indexed_edges = self.tied_to_nodes or "Z" in c["encodings"]
+        return Symmetries(
+            translation=c["equivariant"] or only_shifts,
+            rotation=c["equivariant"] and not set("XY") & set(c["encodings"]),
+            permutation=not (indexed_edges and edges_matter),
+        )
+
+    def forecast(
+        self, graph: SpacetimeGraph, return_attention: bool
+    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+        c = self.settings
+        check_widths(graph, c["features"], c["edge_features"])
+        if not c["equivariant"]:
+            check_dims(graph, c["dims"])
+        if self.tied_to_nodes:
+            check_nodes(graph, c["nodes"])
+            check_complete(graph, f"adjacency={c['adjacency']!r}")
+        if "Z" in c["encodings"]:
+            check_complete(graph, "the encoding Z")
+            check_no_padding(graph, "the encoding Z counts all nodes")
+        if c["adjacency"] == "edges":
+            check_static(graph, "adjacency='edges'")
+        return run_blocks(
+            graph,
+            self.units(graph),
+            self.blocks,
+            self.feed_forward,
+            c["causal"],
+            return_attention,
+            c["up"],
+        )
+
+
+def run_blocks(
+    graph: SpacetimeGraph,
+    units: Units,
+    blocks: nn.ModuleList,
+    feed_forward: FeedForward,
+    causal: bool,
+    return_attention: bool,
+    up: bool = False,
+) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    """Algorithm 2: the blocks in turn, then the mean over time, (B, L, N, n) -> (B, N, n)."""
+    state, direction = units.normalize(graph), None
+    if up:
+        state, direction = with_up(state, graph)
+    neighbourhood = Neighbourhood.of(graph, units.cell(graph))
+    window = Window.of(state.x, graph.frame_mask, causal)
+    maps = []
+    for block in blocks:
+        state, block_maps = block(
+            state, feed_forward, neighbourhood, window, return_attention, direction
+        )
+        maps.append(block_maps)
+    x = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
+    v = mean_over_time(state.v, graph.frame_mask)
+    return units.denormalize(graph, x, v), tuple(maps)

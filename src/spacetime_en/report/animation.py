@@ -1,0 +1,275 @@
+"""Forecasts in motion: the past, the truth and what models say, as GIF, MP4 or an HTML page."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from numpy.typing import NDArray
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import new_whole
+from spacetime_en.data.graphs import states_at
+from spacetime_en.data.simulation.simulator import simulate
+from spacetime_en.data.simulation.systems import SYSTEMS
+from spacetime_en.data.task import Task
+from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.windows import Windows
+from spacetime_en.evaluation import forecast_in_double
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure, plain
+from spacetime_en.report.scene import Positions, Scene, asset, page
+
+ENDINGS = (".gif", ".mp4", ".html")
+MOST_FRAMES = 100_000
+SLIDING = 20  # windows of one run, one after the other: enough for a film of their targets
+
+
+def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames: int) -> Scene:
+    """The scene of a test window.
+
+    Where the run of the window has many windows, as a recording has, they follow each other: each
+    frame shows the truth and what was forecast for it. Otherwise the window's past is followed by
+    its one target, and what the simulation did in between if the data are simulated. Positions are
+    seen from the task's origin.
+
+    Args:
+        models: by the name to show.
+        task: whose test windows.
+        window: the number of one.
+        frames: at most so many, beside the observed ones.
+    """
+    windows = task.test
+    if not 0 < frames <= MOST_FRAMES:
+        raise InputError(f"frames: expected 1 to {MOST_FRAMES:,}, found {frames}.")
+    if windows.trajectories.x.shape[-1] > 3:
+        raise InputError("animate: shows up to three dimensions of space.")
+    if not 0 <= window < len(windows):
+        raise InputError(f"window: expected one of the {len(windows):,} test windows.")
+    run = int(windows.places(np.array([window]))[0][0])
+    t = windows.trajectories
+    own = Windows(
+        t,
+        windows.length,
+        windows.stride,
+        windows.horizon,
+        runs=np.array([run]),
+        # (Of a run that is split by time, the part that is the test's.)
+        steps=(int(t.steps[windows.first[0]]), int(t.steps[windows.ends[-1]])),
+        noise=windows.noise,
+        noise_seed=windows.noise_seed,
+        targets=windows.targets,
+        radius=windows.radius,
+        k=windows.k,
+    ).seen_from(windows.origin)
+    if len(own) >= SLIDING:
+        return _recording(models, own, frames, f"{task.label}, run {run}")
+    return _window(models, windows, window, frames, f"{task.label}, test window {window}")
+
+
+def _recording(
+    models: Mapping[str, Forecaster], windows: Windows, frames: int, title: str
+) -> Scene:
+    """One run from its first target on, each frame with the forecast that was made for it."""
+    t = windows.trajectories
+    (run, *_), places = windows.places()
+    goals = places[:, -1]
+    chosen = np.arange(len(windows))[:: -(-len(windows) // frames)]
+    forecasts = {
+        name: {
+            int(t.steps[goal]): _in_space(x, t)
+            for goal, x in zip(goals[chosen], _forecasts(model, windows, chosen), strict=True)
+        }
+        for name, model in models.items()
+    }
+    x = _in_space(_truths(windows, chosen), t)
+    steps = t.steps[goals[chosen]]
+    return Scene(
+        title,
+        steps,
+        int(steps[0]) - 1,
+        x,
+        forecasts,
+        _charge(t, int(run)),
+        [(int(a), int(b)) for a, b in t.meta.get("edges", [])],
+        follow=bool(t.meta.get("edges")),
+    )
+
+
+def _window(
+    models: Mapping[str, Forecaster], windows: Windows, window: int, frames: int, title: str
+) -> Scene:
+    """One window: its past, the way to its target, and the forecasts of that."""
+    t = windows.trajectories
+    (run,), (places,) = windows.places(np.array([window]))
+    known = t.steps[places]
+    steps, x = _between(t, int(run), known, frames, windows.origin)
+    goal = int(known[-1])
+    forecasts = {
+        name: {goal: _in_space(_forecasts(model, windows, np.array([window]))[0], t)}
+        for name, model in models.items()
+    }
+    bones = [(int(a), int(b)) for a, b in t.meta.get("edges", [])]
+    return Scene(
+        title, steps, int(known[-2]), _in_space(x, t), forecasts, _charge(t, int(run)), bones
+    )
+
+
+def _between(
+    t: Trajectories,
+    run: int,
+    known: NDArray[np.int64],
+    frames: int,
+    origin: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], Positions]:
+    """Steps and positions of a run from the first to the last of the `known` steps."""
+    # A frame for every observed one, the rest for the way to the target.
+    future = np.linspace(known[-2], known[-1], max(2, frames - len(known) + 2)).astype(np.int64)
+    steps = np.unique(np.concatenate([known, future]))
+    system = t.meta.get("system")
+    if system in SYSTEMS and {"num", "seed", "scheme"} <= set(t.meta):
+        made = simulate(
+            system,
+            t.meta["num"],
+            nodes=t.x.shape[2],
+            dims=t.x.shape[3],
+            save=steps.tolist(),
+            seed=t.meta["seed"],
+            scheme=t.meta["scheme"],
+            shard=(run, t.meta["num"]),
+        )
+        return steps, np.asarray(made.x[0], dtype=float) - origin
+    inside = t.steps[(t.steps > known[-2]) & (t.steps < known[-1])]
+    steps = np.unique(np.concatenate([known, inside[:: -(-len(inside) // frames) or 1]]))
+    places = np.searchsorted(t.steps, steps)
+    return steps, states_at(t, np.array([run]), places[None], origin)[0][0]
+
+
+def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
+    """What came true in some windows of one run, (b, N, n)."""
+    t = windows.trajectories
+    if t.box is not None:  # the images that the windows' paths lead to, as forecasts have them
+        target: Positions = windows[torch.from_numpy(which)][1].x.double().numpy()
+        return target
+    (run, *_), places = windows.places(which)
+    return np.asarray(np.asarray(t.x[run])[places[:, -1]] - windows.origin)
+
+
+def _forecasts(model: Forecaster, windows: Windows, which: NDArray[np.int64]) -> Positions:
+    """The model's positions for some windows, (b, N, n)."""
+    parts = np.array_split(which, -(-len(which) // 100))
+    graphs = (windows[torch.from_numpy(part)][0] for part in parts)
+    return np.concatenate([forecast_in_double(model, graph).x.numpy() for graph in graphs])
+
+
+def _in_space(x: Any, t: Trajectories) -> Positions:
+    """Positions (..., n) as (..., 3) with z up."""
+    flat: Positions = np.asarray(x, dtype=float)
+    if flat.shape[-1] < 3:
+        return np.concatenate([flat, np.zeros((*flat.shape[:-1], 3 - flat.shape[-1]))], axis=-1)
+    if t.meta.get("up") is None:
+        return flat
+    z = np.asarray(t.meta["up"], dtype=float)
+    z = z / np.linalg.norm(z)
+    first = np.eye(3)[0 if abs(z[0]) < 0.9 else 1]
+    across = first - (first @ z) * z
+    across /= np.linalg.norm(across)
+    turned: Positions = flat @ np.stack([across, np.cross(z, across), z], axis=1)
+    return turned
+
+
+def _charge(t: Trajectories, run: int) -> Positions | None:
+    return np.asarray(t.attributes["charge"][run]) if "charge" in t.attributes else None
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def animate(
+    scene: Scene, out: Path, fps: int = 20, progress: Callable[[int], None] | None = None
+) -> Path:
+    """Write a scene as ``.gif``, ``.mp4`` (needs ffmpeg) or ``.html`` (to turn and play).
+
+    Args:
+        scene: what to show.
+        out: the file, which must not exist yet.
+        fps: frames a second, of films.
+        progress: called with the number of frames drawn since the last call.
+    Returns: `out`.
+    """
+    kind = out.suffix.lower()
+    if kind not in ENDINGS:
+        raise InputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}.")
+    if not 0 < fps <= 100:
+        raise InputError(f"fps: expected 1 to 100 frames a second, found {fps}.")
+    if kind == ".mp4" and shutil.which("ffmpeg") is None:
+        raise InputError(f"{out}: MP4 needs the program ffmpeg; install it, or write a .gif.")
+    with new_whole(out) as part:
+        if kind == ".html":
+            script = 'theme(); $("title").textContent = DATA.title; view(DATA.scenes);\n'
+            data = {"title": scene.title, "scenes": [scene.to_json()]}
+            part.write_text(page(asset("animation.html"), "", script, data), "utf-8")
+        else:
+            writer = PillowWriter(fps) if kind == ".gif" else FFMpegWriter(fps)
+            try:
+                _film(writer, scene, part, progress)
+            except subprocess.CalledProcessError as error:
+                said = str(error.stderr or "").strip().splitlines() or ["it does not say why"]
+                raise InputError(f"{out}: ffmpeg could not write it ({said[-1]}).") from None
+    return out
+
+
+def _film(
+    writer: AbstractMovieWriter, scene: Scene, path: Path, progress: Callable[[int], None] | None
+) -> None:
+    figure = new_figure(6, 6)
+    axes: Any = figure.add_subplot(projection="3d")
+    with warnings.catch_warnings(), writer.saving(figure, str(path), dpi=80):
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box is drawn
+        for place in range(len(scene.steps)):
+            _draw(axes, scene, place)
+            writer.grab_frame()
+            if progress is not None:
+                progress(1)
+
+
+def _draw(axes: Any, scene: Scene, place: int) -> None:
+    """One frame of a film."""
+    axes.clear()
+    step, now = int(scene.steps[place]), scene.x[place]
+    axes.set_title(plain(scene.title), fontsize=9)
+    axes.plot([], [], color="black", label="truth")
+    if scene.bones:
+        _bones(axes, now, scene, "black", "-")
+    else:
+        past = scene.steps[: place + 1] <= scene.observed
+        for node in range(now.shape[0]):
+            colour, way = COLOURS[node % len(COLOURS)], scene.x[: place + 1, node]
+            axes.plot(*way[past].T, color=colour, linewidth=3)
+            axes.plot(*way[~past].T, color=colour, linewidth=1)
+            axes.scatter(*now[node], color=colour, s=30)
+    for shape, name in enumerate(scene.forecasts):
+        colour, marker = COLOURS[shape % len(COLOURS)], MARKERS[shape % len(MARKERS)]
+        style = {"color": colour, "marker": marker, "linestyle": "--", "markersize": 4}
+        axes.plot([], [], label=plain(name), **style)
+        forecast = scene.forecast_at(name, step)
+        if forecast is None:
+            continue
+        if scene.bones:
+            _bones(axes, forecast, scene, colour, "--")
+        else:
+            axes.scatter(*forecast.T, facecolors="none", edgecolors=colour, marker=marker, s=45)
+    axes.legend(loc="upper left", fontsize=8)
+    cube(axes, now if scene.follow else scene.x.reshape(-1, 3))
+
+
+def _bones(axes: Any, x: Positions, scene: Scene, colour: str, line: str) -> None:
+    for a, b in scene.bones:
+        axes.plot(*x[[a, b]].T, color=colour, linestyle=line, linewidth=2)

@@ -1,0 +1,104 @@
+"""The demonstration behind ``spacetime demo``: train three models, compare them, draw."""
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spacetime_en import geometry
+from spacetime_en._util.files import refuse_existing
+from spacetime_en._util.terminal import Terminal
+from spacetime_en._util.threads import one_thread
+from spacetime_en.evaluation import Evaluation, evaluate
+from spacetime_en.report.plots import plot_equivariance, plot_forecasts
+from spacetime_en.runs.config import Config
+from spacetime_en.runs.run import FACTS, train
+from spacetime_en.training.settings import TrainingSettings
+
+# Small enough for one core and a minute; every model sees the same data in the same order.
+MODELS: dict[str, dict[str, Any]] = {
+    "set": {"hidden": 32, "blocks": 2},
+    "egnn": {"hidden": 32},
+    "mlp": {"hidden": 64},
+}
+TASK = {"name": "charged", "counts": (2000, 300, 300), "horizon": 1000}
+TRAINING = TrainingSettings(
+    lr=3e-3, batch_size=50, steps=600, warmup=0.05, schedule="cosine", validate_every=100
+)
+
+
+PICTURES = ("forecasts.png", "equivariance.png")
+HEAD = ("model", "parameters", "position", "median", "p90", "velocity", "turned", "s")
+
+
+@one_thread()
+def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str, dict[str, Any]]:
+    """Train a small SET and two baselines on true targets, print the table, write pictures.
+
+    Args:
+        out: folder for the runs and the pictures; runs that are there are not trained again.
+        seed: of the weights and the order of the windows.
+        steps: of every training.
+    Returns: for each model the report of its evaluation.
+    """
+    terminal = Terminal()
+    if not (out / next(iter(MODELS)) / FACTS).exists():  # what is there is not of a demo
+        for name in PICTURES:
+            refuse_existing(out / name)
+    terminal.print(
+        "Five charged particles: ten frames in, where they are 1,000 steps later out.\n"
+        f"Simulating 2,600 trajectories, then training each model for {steps} steps with one\n"
+        "and the same learning rate: about a minute in all, on one core."
+    )
+    table: list[list[str]] = []
+    reports, trained, found = {}, {}, {}
+    training = dataclasses.replace(TRAINING, seed=seed, steps=steps)
+    for preset, settings in MODELS.items():
+        config = Config(preset, settings, TASK, training)
+        run = train(config, out / preset, resume=True)
+        task = config.load_task()
+        trained[preset] = run.model()
+        found[preset] = evaluate(trained[preset], task)
+        report = reports[preset] = found[preset].report
+        turned = f"{report['equivariance_error']['rotation']:.0e}"
+        seconds = f"{run.load('last').progress.time:.0f}"
+        table.append([preset, f"{report['parameters']:,}", *_cells(report), turned, seconds])
+    table += [
+        [name.replace("_", " "), "0", *_cells(reports["set"][name]), "", ""]
+        for name in ("straight_line", "last_frame")
+    ]
+    terminal.table(HEAD, table, "MSE on 300 test windows")
+
+    graph, target = task.test[_typical(found["set"])]
+    forecasts = {}
+    with torch.no_grad():
+        for preset, model in trained.items():
+            forecasts[preset] = model(graph)
+    several, turned_one = (out / name for name in PICTURES)
+    plot_forecasts(graph, target, forecasts, several)
+    q = geometry.random_rotation(3, torch.Generator().manual_seed(seed))
+    plot_equivariance(trained["set"], graph, q, turned_one)
+    terminal.say(f"Pictures: {several}, {turned_one}")
+    terminal.say(
+        "Next (`make` puts the commands into .venv/bin, docs/training.md has the rest):\n"
+        f"  spacetime evaluate {shlex.quote(str(out / 'set'))}\n"
+        f"  tensorboard --logdir {shlex.quote(str(out))}\n"
+        "  spacetime train set --task charged --out runs/set     # the paper's task and settings\n"
+        "  spacetime data import FILE --out data/mine            # your own data\n"
+        "  spacetime train set --data data/mine --out runs/mine"
+    )
+    return reports
+
+
+def _cells(report: dict[str, Any]) -> list[str]:
+    position = [report["position_mse"][key] for key in ("mean", "median", "p90")]
+    return [f"{value:.3g}" for value in (*position, report["velocity_mse"]["mean"])]
+
+
+def _typical(evaluation: Evaluation, count: int = 3) -> list[int]:
+    """The test windows whose errors are about the median: no picture of the luckiest ones."""
+    order = evaluation.errors["model"].position.argsort()
+    middle = len(order) // 2
+    return [int(row) for row in order[middle : middle + count]]

@@ -1,0 +1,1 @@
+"""Tables for a terminal: of models, of a task, of an evaluation."""

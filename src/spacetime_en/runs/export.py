@@ -1,0 +1,313 @@
+"""A model as one file that runs without this package: a program from tensors to tensors.
+
+The program's inputs are the fields of a graph in canonical form, by name: what
+``graph.fields()`` gives is what it takes. Its outputs are ``forecast_x``, ``forecast_v`` and, of
+models that know it, ``forecast_spread``. It checks no values: behind masks anything may stand, but
+masks, indices and times are believed.
+"""
+
+import copy
+import io
+import json
+import os
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.symbolic_shapes import is_concrete_int
+
+from spacetime_en._util.errors import InputError, no_such, require
+from spacetime_en._util.files import new_whole, refuse_existing
+from spacetime_en._util.progress import silenced
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.nn.forecaster import Forecaster
+
+Format = Literal["onnx", "torch-export"]
+RECORD = "spacetime_en"  # the key of what the file says about itself
+
+# The axes of the fields in canonical form, with the letters of :mod:`spacetime_en.graph`.
+AXES = {
+    "x": "BLNn",
+    "v": "BLNn",
+    "features": "BLNd",
+    "edge_attr": "BLNKe",
+    "neighbours": "BLNK",
+    "node_mask": "BN",
+    "frame_mask": "BL",
+    "box": "Bnn",
+    "up": "Bn",
+    "times": "BL",
+    "horizon": "B",
+}
+Shape = tuple[str | int, ...]  # a letter for a size that may vary, a number for one that may not
+
+
+def export(
+    model: Forecaster,
+    example: SpacetimeGraph,
+    path: str | os.PathLike[str],
+    format: Format,
+) -> Path:
+    """Write the model, in eval mode and for the CPU, as a program that needs this package no more.
+
+    B is free. So are L, N and the K of neighbour lists, except where
+
+    - the example has size 1 (an L of 1 means "constant in time"; one graph is example enough),
+    - the model is tied to N (LSTM, ridge, kernel, body, the adjacency forms ``"flattened"`` and
+      ``"nodes"``) or to L (these and ESTAG; the LSTM is unrolled over the frames of the example).
+
+    In a box, torch.export asks for L >= 3. The file says what it is in a JSON text: the names,
+    types and shapes of inputs and outputs (a letter for a free size), the shapes of the example,
+    the model's class and config, this package's version, and, if it is known, the ``origin`` to be
+    taken off positions before and added after (0 for data near it). It is the entry
+    ``spacetime_en`` of an ONNX file's metadata, or the extra file ``spacetime_en.json`` of a
+    torch.export file.
+
+    Args:
+        model: what to export; it is left as it is.
+        example: a graph with the fields that the program shall take; its values are not stored.
+        path: the file to write; it must not exist. Names end in ``.onnx`` or ``.pt2``.
+        format: ``"onnx"`` (the extra ``onnx``), or ``"torch-export"``, which ``torch.export.load``
+            reads; that program is called by name, ``program.module()(x=..., v=..., ...)``.
+    Returns: the path.
+    """
+    path = Path(path)
+    if format not in get_args(Format):
+        raise no_such("format", format, get_args(Format))
+    refuse_existing(path)
+    if format == "onnx":
+        require("onnx", "onnx")
+        require("onnxscript", "onnx")
+    model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
+    example = example.to("cpu")
+    # What the model refuses, it refuses here: while tracing, values are not seen.
+    outputs = _outputs(model(example))
+    # The exporters' warnings are about their own inside.
+    with silenced("torch", "onnxscript"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program, inputs = _trace(model, example)
+        _, _, *of_nodes = inputs["x"]  # N and n
+        shapes = {
+            name: (inputs["x"][0], *of_nodes)[: output.ndim] for name, output in outputs.items()
+        }
+        write = _onnx if format == "onnx" else _torch_export
+        content = write(program, inputs, shapes, _record(model, example, inputs, shapes))
+    with new_whole(path) as part:
+        part.write_bytes(content)
+    return path
+
+
+def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram, dict[str, Shape]]:
+    """The model as a program with all sizes free that it does not fix.
+
+    Args:
+        model: in eval mode and on the CPU.
+        example: on the CPU.
+    Returns: the program, and the shapes of its inputs, in order.
+    """
+    # A tracer takes a size of 1 for a constant, and strides for a promise.
+    several = example[[0, 0]] if len(example) == 1 else example
+    fields = {name: field.contiguous() for name, field in several.fields().items()}
+    axes = _axes(several)
+    free = {
+        name: {i: Dim.AUTO for i, size in enumerate(shape) if isinstance(size, str)}
+        for name, shape in axes.items()
+    }
+    # Outside of Dynamo (strict), len(graph) is a number, and a model that asks for it fixes B.
+    for strict in (False, True):
+        program = torch.export.export(
+            _OfTensors(model, axes), (), fields, dynamic_shapes=free, strict=strict
+        )
+        inputs = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+        fixed: dict[str | int, int] = {
+            axis: int(size)
+            for name, shape in axes.items()
+            for axis, size in zip(shape, inputs[name].shape, strict=True)
+            if is_concrete_int(size)
+        }
+        if "B" not in fixed:
+            break
+    else:
+        raise InputError(
+            f"model: {type(model).__name__} fixes the number of graphs at that of the example; "
+            "let it take B from graph.x.shape[0], and compute with tensors alone."
+        )
+    # Neither the example's data nor the folders of the source are for those who get the file.
+    program.example_inputs = None
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)
+    program.graph.eliminate_dead_code()  # such as the edges of models without edges
+    program.graph_module.recompile()
+    return program, {name: tuple(fixed.get(a, a) for a in shape) for name, shape in axes.items()}
+
+
+def _outputs(forecast: Forecast) -> dict[str, Tensor]:
+    """What of a forecast there is, by the names of the program's outputs."""
+    found = {"x": forecast.x, "v": forecast.v, "spread": forecast.spread}
+    return {f"forecast_{name}": value for name, value in found.items() if value is not None}
+
+
+def _record(
+    model: Forecaster, example: SpacetimeGraph, inputs: dict[str, Shape], outputs: dict[str, Shape]
+) -> str:
+    """What a user of the file should know, as JSON."""
+    fields = example.fields()
+    dtypes = {name: str(field.dtype).removeprefix("torch.") for name, field in fields.items()}
+    record: dict[str, Any] = {
+        "version": version("spacetime-en"),
+        "model": type(model).__name__,
+        "config": dict(model.config),
+        "inputs": {n: {"dtype": dtypes[n], "shape": shape} for n, shape in inputs.items()},
+        "outputs": {n: {"dtype": dtypes["x"], "shape": shape} for n, shape in outputs.items()},
+        "example": {name: tuple(field.shape) for name, field in fields.items()},
+    }
+    if model.trained_on is not None:
+        record["origin"] = model.trained_on.origin
+    return json.dumps(record)
+
+
+def _axes(graph: SpacetimeGraph) -> dict[str, Shape]:
+    """For each field, which of its sizes may vary; on a complete graph K is N."""
+    complete = graph.neighbours is None
+    return {
+        name: tuple(
+            size if size == 1 or axis not in "BLNK" else "N" if complete and axis == "K" else axis
+            for axis, size in zip(AXES[name], field.shape, strict=True)
+        )
+        for name, field in graph.fields().items()
+    }
+
+
+class _OfTensors(nn.Module):
+    """The model as a function of a graph's fields, all of which count as read.
+
+    Args:
+        model: in eval mode.
+        axes: from :func:`_axes`.
+    """
+
+    def __init__(self, model: Forecaster, axes: dict[str, Shape]) -> None:
+        super().__init__()
+        self.model = model
+        self.axes = axes
+
+    def forward(
+        self,
+        x: Tensor,
+        v: Tensor,
+        features: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        neighbours: Tensor | None = None,
+        node_mask: Tensor | None = None,
+        frame_mask: Tensor | None = None,
+        box: Tensor | None = None,
+        up: Tensor | None = None,
+        times: Tensor | None = None,
+        horizon: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        fields = {
+            "x": x,
+            "v": v,
+            "features": features,
+            "edge_attr": edge_attr,
+            "neighbours": neighbours,
+            "node_mask": node_mask,
+            "frame_mask": frame_mask,
+            "box": box,
+            "up": up,
+            "times": times,
+            "horizon": horizon,
+        }
+        sizes: dict[str | int, Any] = {}
+        for name, shape in self.axes.items():
+            field = fields[name]
+            assert field is not None
+            for axis, size in zip(shape, field.shape, strict=True):
+                if isinstance(axis, str):  # one letter, one size, also in fields that go unread
+                    torch._check(size == sizes.setdefault(axis, size))
+        graph = object.__new__(SpacetimeGraph)  # as _unchecked does, in words that Dynamo follows
+        for name, value in fields.items():
+            object.__setattr__(graph, name, value)
+        forecast, _ = self.model.forecast(graph, return_attention=False)
+        return _outputs(forecast)
+
+
+def _torch_export(
+    program: ExportedProgram, inputs: dict[str, Shape], outputs: dict[str, Shape], record: str
+) -> bytes:
+    """The content of a ``.pt2`` file."""
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer, extra_files={f"{RECORD}.json": record})
+    return buffer.getvalue()
+
+
+def _onnx(
+    program: ExportedProgram, inputs: dict[str, Shape], outputs: dict[str, Shape], record: str
+) -> bytes:
+    """The content of an ONNX file."""
+    if any(node.target in MISSING for node in program.graph.nodes):
+        program = program.run_decompositions(MISSING)
+    try:
+        exported = torch.onnx.export(
+            program,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamo=True,
+            verbose=False,
+        )
+    except torch.onnx.OnnxExporterError as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise InputError(
+            f"model: it cannot be said in ONNX ({str(cause).splitlines()[0].rstrip('.')}); use "
+            "format='torch-export'."
+        ) from error
+    assert exported is not None
+    proto: Any = exported.model_proto
+    # The axes get our letters. Shapes inside the program have the tracer's: they are dropped.
+    proto.graph.ClearField("value_info")
+    shapes = inputs | outputs
+    for value in (*proto.graph.input, *proto.graph.output):
+        dims = value.type.tensor_type.shape.dim
+        for dim, size in zip(dims, shapes[value.name], strict=True):
+            if isinstance(size, str):
+                dim.dim_param = size
+            else:
+                dim.dim_value = size
+    require("onnx", "onnx").helper.set_model_props(proto, {RECORD: record})
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def _inverse(a: Tensor) -> Tensor:
+    """The inverse, which ONNX lacks, by Faddeev and LeVerrier: (B, n, n) -> the same.
+
+    With M_1 = 1 and c_k = -tr(A M_k) / k, M_(k+1) = A M_k + c_k; as A M_n + c_n = 0 (Cayley and
+    Hamilton), the inverse is -M_n / c_n. For the n = 2 or 3 of a box that is exact to rounding.
+    """
+    n = a.shape[-1]
+    one = torch.eye(n, dtype=a.dtype, device=a.device)
+    m = one.expand_as(a)
+    for k in range(1, n + 1):
+        product = a @ m
+        c = -(product * one).sum((-2, -1), keepdim=True) / k
+        if k < n:
+            m = product + c * one
+    return -m / c
+
+
+def _argsort(a: Tensor, stable: bool, dim: int = -1, descending: bool = False) -> Tensor:
+    """A stable argsort: that of ONNX is, as its TopK takes the first of equals first."""
+    return a.sort(dim, descending).indices
+
+
+# What ONNX lacks, in terms of what it has.
+MISSING = {
+    torch.ops.aten.linalg_inv.default: _inverse,
+    torch.ops.aten.argsort.stable: _argsort,
+}

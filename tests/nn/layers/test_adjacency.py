@@ -1,0 +1,109 @@
+import math
+
+import pytest
+import torch
+
+from spacetime_en import SET, InputError
+from spacetime_en.nn.layers.adjacency import (
+    FlattenedEdgeAttention,
+    NodeEdgeAttention,
+    SharedEdgeAttention,
+    off_diagonal,
+    with_diagonal,
+)
+from spacetime_en.nn.layers.attention import Window
+from tests import reference
+from tests.helpers import SMALL, particles, random_neighbours
+
+B, L, N, C = 2, 3, 4, 2
+
+
+def attributes():
+    g = torch.Generator().manual_seed(0)
+    a = torch.randn(B, L, N, N, C, generator=g, dtype=torch.float64)
+    return a * (1 - torch.eye(N))[..., None]
+
+
+def weights(layer):
+    attention = layer.attention
+    return attention.q.weight, attention.k.weight, attention.v.weight
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_flattened_form_attends_over_vectors_of_all_edges(causal):
+    torch.manual_seed(0)
+    layer = FlattenedEdgeAttention(N, C, scaled=True).double()
+    assert layer.attention.q.weight.shape == (2 * N * (N - 1),) * 2
+    a = attributes()
+    found, _ = layer(a, Window.of(a, None, causal), False)
+    pairs = [(i, j) for i in range(N) for j in range(N) if i != j]
+    for b in range(B):
+        tokens = torch.stack([torch.cat([a[b, t, i, j] for i, j in pairs]) for t in range(L)])
+        expected = reference.qkv_attention(*weights(layer), tokens, causal=causal)
+        for e, (i, j) in enumerate(pairs):
+            torch.testing.assert_close(found[b, :, i, j], expected[:, C * e : C * e + C])
+
+
+def test_nodes_form_is_appendix_c():
+    """pi = softmax((A Q)(A K)^T / sqrt(N)) over the last axis, A <- pi (A V), frame by frame."""
+    torch.manual_seed(0)
+    layer = NodeEdgeAttention(N, scaled=True).double()
+    a = attributes()
+    found, pi = layer(a, Window(), True)
+    q, k, v = (w.T for w in weights(layer))
+    for b in range(B):
+        for t in range(L):
+            for c in range(C):
+                A = a[b, t, :, :, c]
+                expected = torch.softmax((A @ q) @ (A @ k).T / math.sqrt(N), dim=-1)
+                torch.testing.assert_close(pi[b, t, c], expected)
+                torch.testing.assert_close(found[b, t, :, :, c], expected @ (A @ v))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_shared_form_attends_along_each_edge(causal):
+    torch.manual_seed(0)
+    layer = SharedEdgeAttention(C, scaled=True).double()
+    a = attributes()
+    found, _ = layer(a, Window.of(a, None, causal), False)
+    for b in range(B):
+        for i in range(N):
+            for j in range(N):
+                expected = reference.qkv_attention(*weights(layer), a[b, :, i, j], causal=causal)
+                torch.testing.assert_close(found[b, :, i, j], expected)
+
+
+def test_off_diagonal_keeps_the_order_and_can_be_undone():
+    a = attributes()
+    entries = off_diagonal(a)
+    torch.testing.assert_close(entries[0, 0, 0], a[0, 0, 0, 1])
+    torch.testing.assert_close(entries[0, 0, -1], a[0, 0, N - 1, N - 2])
+    torch.testing.assert_close(with_diagonal(entries, N), a)
+
+
+@pytest.mark.parametrize("form", ["flattened", "nodes"])
+def test_forms_tied_to_n_say_so(form):
+    with pytest.raises(InputError, match=r"nodes: adjacency=.* is tied to the number of nodes"):
+        SET(adjacency=form)
+    model = SET(adjacency=form, nodes=4, **SMALL).double()
+    with pytest.raises(InputError, match="tied to N = 4 nodes, the graph has 5"):
+        model(particles(N=5))
+    with pytest.raises(InputError, match="needs a complete graph"):
+        model(particles(neighbours=random_neighbours(4, 2)))
+    mask = torch.ones(3, 4, dtype=torch.bool)
+    mask[1, 3] = False
+    with pytest.raises(InputError, match="a graph of the batch has 3 of 4"):
+        model(particles(node_mask=mask))
+
+
+def test_shared_form_needs_edges_that_last():
+    model = SET(adjacency="edges", **SMALL).double()
+    model(particles(neighbours=random_neighbours(4, 2)))
+    with pytest.raises(InputError, match="needs one list for all frames"):
+        model(particles(neighbours=random_neighbours(4, 2, 3, 3)))
+
+
+def test_an_unknown_form_is_refused():
+    expected = "'flattened' or 'nodes' or 'edges' or None, found 'dense'"
+    with pytest.raises(InputError, match=f"adjacency: expected {expected}"):
+        SET(adjacency="dense")

@@ -1,0 +1,185 @@
+"""Bundles of flows from noisy windows: where they start, how far they spread, what they learn."""
+
+import math
+
+import pytest
+import torch
+
+from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model, collate
+from spacetime_en.nn.models import flow as flow_module
+from spacetime_en.nn.models.ensemble import energy_score
+from spacetime_en.testing import assert_equivariant, assert_padding_invariant
+from tests.helpers import liven, masked, particles
+from tests.nn.samples import Law, far_apart, noisy
+
+
+def ensemble(**settings):
+    torch.manual_seed(0)
+    model = build_model("set-flow-ensemble", **{"hidden": 8, "members": 4} | settings)
+    model.force = Law()
+    return liven(model).double().eval()
+
+
+@pytest.mark.parametrize("graph", [particles(horizon=0.7), masked()])
+def test_a_forecast_is_the_mean_of_flows_from_each_start(graph, monkeypatch):
+    monkeypatch.setattr(flow_module, "SOFT", (0.3, 0.3))
+    model = ensemble(steps=8)
+    with torch.no_grad():
+        model.softening.fill_(math.log(0.3))
+    flow = build_model("set-flow", hidden=8, step_fraction=None, steps=8).double().eval()
+    flow.force = model.force
+    forecast = model(graph)
+    units, seen = model._statistics(graph)
+    x, v = model.observer(seen, model.numbers[..., : graph.x.shape[1]])
+    ends = []
+    for k in range(4):
+        start = SpacetimeGraph(
+            x[:, k, None] + units.origin,
+            v[:, k, None],
+            edge_attr=graph.edge_attr[:, 0],
+            node_mask=graph.node_mask,
+            horizon=graph.horizon + seen.before,
+        )
+        ends.append(flow(start))
+    torch.testing.assert_close(forecast.x, sum(end.x for end in ends) / 4)
+    torch.testing.assert_close(forecast.v, sum(end.v for end in ends) / 4)
+    positions = torch.stack([end.x for end in ends])
+    torch.testing.assert_close(forecast.spread, positions.var(0, correction=0).mean(-1).sqrt())
+
+
+def test_whole_trajectories_spread_more_and_more():
+    graph = far_apart(L=6)
+    model = ensemble(members=8, steps=256)
+    film = model.at(graph, [0.0, 1.0, 4.0])
+    first, second, third = (forecast.spread.mean().item() for forecast in film)
+    assert 0 < 1.2 * first < second < third / 1.2
+    torch.testing.assert_close(film[1].x, model(graph.replace(horizon=1.0)).x, atol=0.05, rtol=0.01)
+
+
+def test_symmetries_hold_whatever_is_missing_and_the_spread_does_not_turn():
+    model = ensemble()
+    for graph in (particles(L=6), masked(), particles(L=1)):
+        assert_equivariant(model, graph)
+    graph = particles(L=6)
+    q = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64))[0]
+    torch.testing.assert_close(model(graph.rotate(q)).spread, model(graph).spread)
+
+
+def test_of_a_single_frame_the_spread_is_not_known():
+    assert ensemble()(particles(L=1)).spread is None
+    graph = masked()
+    frame_mask = graph.frame_mask.clone()
+    frame_mask[0, 1:] = False
+    spread = ensemble()(graph.replace(frame_mask=frame_mask)).spread
+    assert spread[0].isnan().all()
+    assert spread[1:].isfinite().all()
+
+
+@pytest.mark.parametrize("L", [2, 5, 300])
+@pytest.mark.parametrize("members", [2, 16])
+def test_random_numbers_have_mean_0_and_mean_square_1_in_every_frame(L, members):
+    numbers = ensemble(members=members).numbers
+    torch.testing.assert_close(numbers.mean(2), torch.zeros_like(numbers.mean(2)))
+    torch.testing.assert_close(numbers.square().mean(2), torch.ones_like(numbers.mean(2)))
+    assert ensemble(members=members, steps=1)(particles(L=L)).spread.isfinite().all()
+
+
+def test_forecasts_do_not_depend_on_what_else_is_in_the_batch():
+    assert_padding_invariant(ensemble(), particles(L=4))
+    alone = ensemble()(particles(L=4))
+    together = ensemble()(collate([particles(L=4), particles(B=1, L=6, N=6)]))
+    torch.testing.assert_close(together.spread[:3, :4], alone.spread)
+
+
+def test_the_spread_follows_batch_nodes_and_precision():
+    forecast = ensemble()(particles(L=6))
+    assert torch.equal(forecast[[1]].spread, forecast.spread[[1]])
+    p = torch.tensor([2, 0, 1, 3])
+    assert torch.equal(forecast.permute(p).spread, forecast.spread[:, p])
+    assert forecast.to(torch.float32).spread.dtype == torch.float32
+    assert forecast.translate(torch.ones(3)).spread is forecast.spread
+
+
+def test_units_change_nothing():
+    graph = particles(L=5, times=0.1 * torch.arange(5), horizon=1.0)
+    other = graph.replace(
+        x=1e3 * graph.x, v=1e3 / 60 * graph.v, times=60 * graph.times, horizon=60 * graph.horizon
+    )
+    mine, theirs = ensemble(), ensemble(length_scale=1e3, time_scale=60.0)
+    torch.testing.assert_close(theirs(other).x, 1e3 * mine(graph).x)
+    torch.testing.assert_close(theirs(other).spread, 1e3 * mine(graph).spread)
+
+
+def test_members_may_be_changed_and_must_be_some(tmp_path):
+    graph = particles(L=6)
+    model = build_model("set-flow-ensemble", like=graph).double()
+    model.save_pretrained(tmp_path)
+    fewer = type(model).from_pretrained(tmp_path, members=2).double()
+    assert fewer.numbers.shape[2] == 2
+    assert not torch.equal(fewer(graph).x, model(graph).x)
+    with pytest.raises(InputError, match="members: expected a positive whole number"):
+        build_model("set-flow-ensemble", members=0)
+    with pytest.raises(InputError, match="members: expected an even number, found 3"):
+        build_model("set-flow-ensemble", members=3)
+
+
+# --- what it learns from ------------------------------------------------------------------------
+
+
+def test_the_energy_score_is_that_of_a_plain_loop():
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(2, 3, 2, 4, generator=g, dtype=torch.float64)
+    y = torch.randn(2, 2, 4, generator=g, dtype=torch.float64)
+    found = energy_score(z, y)
+    for b in range(2):
+        for i in range(2):
+            far = sum((z[b, k, i] - y[b, i]).norm() for k in range(3)) / 3
+            apart = sum((z[b, k, i] - z[b, j, i]).norm() for k in range(3) for j in range(3)) / 6
+            assert found[b, i].item() == pytest.approx((far - apart / 2).item(), abs=1e-6)
+
+
+def test_the_energy_score_is_least_for_the_true_spread():
+    g = torch.Generator().manual_seed(0)
+    y = torch.randn(20_000, 1, 3, generator=g)
+    z = torch.randn(20_000, 4, 1, 3, generator=g)
+    scores = {scale: energy_score(scale * z, y).mean().item() for scale in (0.5, 0.8, 1.0, 1.25, 2)}
+    assert min(scores, key=scores.get) == 1.0
+
+
+def test_losses_teach_law_trust_and_doubt_and_padding_counts_for_nothing():
+    graph = particles(B=2, L=5)
+    model = ensemble().train()
+    model.force = build_model("set-flow", hidden=8).double().force
+    target = Forecast(graph.x[:, -1] + 1.0, graph.v[:, -1])
+
+    def losses(graph, target):
+        torch.manual_seed(3)
+        return model.losses(graph, target, alpha=1.0)
+
+    found = losses(graph, target)
+    found.sum().backward()
+    assert all(p.grad.abs().sum() > 0 for p in model.observer.parameters())
+    assert model.force.phi[-1].weight.grad.abs().sum() > 0
+    graph = masked()
+    target = Forecast(*torch.ones(2, 3, 5, 3).double())
+    other = Forecast(target.x.masked_fill(~graph.node_mask[..., None], 7.0), target.v)
+    torch.testing.assert_close(losses(graph, target), losses(graph, other))
+
+
+def test_the_right_doubt_has_the_lowest_loss():
+    graph, x, v = noisy(W=3000, L=8, noise=0.5)
+    # The same states, observed once more.
+    g = torch.Generator().manual_seed(9)
+    e = 0.5**0.5 * torch.randn(2, *x.shape, generator=g, dtype=torch.float64)
+    target = Forecast(x + e[0], v + e[1])
+    graph = graph.replace(horizon=1e-3)
+    model = build_model("set-flow-ensemble", like=graph, steps=1).double().train()  # no force yet
+    model.calibrate((graph, target), (graph, target))
+    right = model.observer.log_spread.clone()
+    scores = {}
+    for factor in (0.3, 1.0, 3.0):
+        with torch.no_grad():
+            model.observer.log_spread.copy_(right + math.log(factor))
+            torch.manual_seed(0)
+            scores[factor] = model.losses(graph, target, alpha=1.0).mean().item()
+    assert min(scores, key=scores.get) == 1.0

@@ -1,0 +1,97 @@
+"""The law of force between two nodes: sums over pairs, and when two of them could meet."""
+
+import pytest
+import torch
+
+from spacetime_en import SpacetimeGraph
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.physics.force import CHUNK, PairForce, Pairs, shortest_time
+from tests.helpers import liven, particles, random_neighbours
+
+
+def accelerations(force, graph, softening=0.0):
+    pairs = Pairs(Neighbourhood.of(graph, graph.box), graph.edge_attr, softening)
+    return force(*pairs.differences(graph.x[:, 0]), pairs)
+
+
+KINDS = {
+    "complete": {},
+    "lists": {"neighbours": random_neighbours(4, 2)},
+    "box": {"box": [3.0] * 3},
+    "lists in boxes": {"neighbours": random_neighbours(4, 3, 3), "box": [3.0] * 3},
+    "lists that are empty": {"neighbours": torch.full((4, 2), -1)},
+}
+
+
+def learned(kind):
+    """A law and graphs of one frame."""
+    return liven(PairForce(numbers=1, hidden=8)).double(), particles(L=1, **KINDS[kind])
+
+
+@pytest.mark.parametrize("chunk", [5, CHUNK])
+@pytest.mark.parametrize("kind", KINDS)
+def test_accelerations_are_sums_over_pairs(kind, chunk, monkeypatch):
+    monkeypatch.setattr("spacetime_en.nn.physics.force.CHUNK", chunk)
+    force, graph = learned(kind)
+    with torch.no_grad():
+        found = accelerations(force, graph, softening=0.1)
+    B, _, N, n = graph.x.shape
+    for b in range(B):
+        for i in range(N):
+            a = torch.zeros(n, dtype=torch.float64)
+            for k in range(graph.edge_attr.shape[3]):
+                j = k if graph.neighbours is None else int(graph.neighbours[b, 0, i, k])
+                if j in (-1, i):
+                    continue
+                d = graph.x[b, 0, i] - graph.x[b, 0, j]
+                d = d if graph.box is None else d - 3 * (d / 3).round()
+                r = (d.square().sum() + 0.01).sqrt()
+                numbers = torch.cat([r.log()[None], graph.edge_attr[b, 0, i, k]])
+                a += d / r * force.phi(numbers).sinh()
+            torch.testing.assert_close(found[b, i], a, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_those_of_all_places_at_once(kind, monkeypatch):
+    monkeypatch.setattr("spacetime_en.nn.physics.force.CHUNK", 5)  # (which is not for gradients)
+    force, graph = learned(kind)
+    pairs = Pairs(Neighbourhood.of(graph, graph.box), graph.edge_attr, softening=0.1)
+    inputs = [graph.x[:, 0].requires_grad_(), *force.parameters()]
+
+    def gradients():
+        a = force(*pairs.differences(inputs[0]), pairs)
+        return torch.autograd.grad(a.square().sum(), inputs)
+
+    found = gradients()
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    torch.testing.assert_close(found, gradients(), rtol=1e-12, atol=1e-12)
+
+
+def test_unused_places_of_lists_are_left_out():
+    force, graph = learned("lists")
+    seen = []
+    force.phi.register_forward_hook(lambda _, inputs, out: seen.append(out.numel()))
+    accelerations(force, graph, softening=0.1)
+    assert seen == [int(graph.edge_mask.sum())]
+    assert seen[0] < graph.edge_mask.numel()
+
+
+def test_the_shortest_time_is_that_of_the_pair_about_to_meet():
+    x = torch.tensor([[[0.0, 0], [3, 0], [3, 1]]], dtype=torch.float64)
+    v = torch.tensor([[[0.0, 0], [-6, 0], [0, 0]]], dtype=torch.float64)
+    graph = SpacetimeGraph(x[:, None], v[:, None], edge_attr=torch.ones(3, 3, 1))
+    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr)
+    rest = torch.zeros_like(x)
+
+    def shortest(v, a, pairs=pairs):
+        _, r = pairs.differences(x.expand_as(v))
+        return shortest_time(r, v, a, pairs).tolist()
+
+    assert shortest(v, rest) == pytest.approx([1 / 6])
+    assert shortest(rest, 400 * v) == pytest.approx([(1 / 2400) ** 0.5])
+    assert shortest(rest, rest)[0] > 1e9  # nothing moves
+    # As forces see them, nodes are never nearer than the softening: of all graphs, or of each.
+    assert shortest(v, rest, pairs._replace(softening=3.0)) == pytest.approx([10**0.5 / 6])
+    twice = pairs._replace(softening=torch.tensor([3.0])).select(torch.tensor([0, 0]))
+    v, rest = v.repeat(2, 1, 1), rest.repeat(2, 1, 1)
+    assert shortest(v, rest, twice) == pytest.approx([10**0.5 / 6] * 2)

@@ -1,0 +1,304 @@
+import os
+import re
+import signal
+import sys
+import time
+
+import optuna
+import pytest
+import torch
+from optuna.storages import RDBStorage
+from optuna.trial import TrialState
+from sqlalchemy.exc import IntegrityError
+
+import spacetime_en.runs.search as search_module
+from spacetime_en import InputError
+from spacetime_en.cli import main
+from spacetime_en.runs.config import Config
+from spacetime_en.runs.search import Dimension, _open, search
+from spacetime_en.training import Progress
+from tests.conftest import TINY
+from tests.integration.commands import TASK, finish, start
+
+TEXT = f"""
+preset: linear
+task: {{name: charged, counts: {list(TINY["counts"])}, horizon: {TINY["horizon"]}, length: 3}}
+training: {{batch_size: 16, steps: 10}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def cached(monkeypatch, cache, tiny_task):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+
+
+def config(text=TEXT):
+    return Config.from_yaml(text, "here")
+
+
+def study(folder, storage=None):
+    return optuna.load_study(study_name="spacetime", storage=_open(storage, folder))
+
+
+def test_a_search_finds_the_better_setting_and_train_takes_it(tmp_path):
+    said = []
+    space = ["lr=1e-5,3e-2", "batch_size=8:16"]
+    best = search(config(), tmp_path, trials=6, space=space, tell=said.append)
+    assert len(said) == 6
+    assert said[-1].startswith("trial 6 of 6: lr ")
+    assert best.training.lr == 3e-2  # the other is too small for ten steps
+    assert 8 <= best.training.batch_size <= 16
+    assert Config.from_yaml((tmp_path / "best.yaml").read_text(), "best.yaml") == best
+
+
+def test_a_worker_has_one_core(tmp_path, set_threads):
+    set_threads(2)
+    seen = []
+    search(config(), tmp_path, trials=1, tell=lambda text: seen.append(torch.get_num_threads()))
+    assert seen == [1]
+    assert torch.get_num_threads() == 2
+
+
+def test_the_same_seed_suggests_the_same(tmp_path):
+    for name in ("a", "b"):
+        search(config(), tmp_path / name, trials=3, tell=lambda text: None)
+    one, other = ([t.params for t in study(tmp_path / n).trials] for n in ("a", "b"))
+    assert one == other
+
+
+def test_running_it_again_adds_only_what_is_missing(tmp_path):
+    search(config(), tmp_path, trials=2, tell=lambda text: None)
+    search(config(), tmp_path, trials=2, tell=lambda text: None)
+    assert len(study(tmp_path).trials) == 2
+    search(config(), tmp_path, trials=3, tell=lambda text: None)
+    assert len(study(tmp_path).trials) == 3
+
+
+def test_trials_that_fall_behind_are_pruned_and_diverging_ones_do_not_end_the_search(tmp_path):
+    said = []
+    space = ["lr=3e-2,1e-12"]
+    search(config(), tmp_path / "a", trials=12, space=space, tell=said.append)
+    states = [t.state for t in study(tmp_path / "a").trials]
+    assert TrialState.PRUNED in states
+    assert all(
+        t.params["lr"] == "1e-12" for t in study(tmp_path / "a").trials if t.state.name == "PRUNED"
+    )
+    wild = TEXT.replace("steps: 10", "steps: 10, clip: null")
+    search(config(wild), tmp_path / "b", trials=6, space=["lr=1e-2,1e9"], tell=said.append)
+    assert any("lr 1e9: diverged" in text for text in said)
+
+
+def test_a_study_of_something_else_is_not_joined(tmp_path):
+    search(config(), tmp_path, trials=1, tell=lambda text: None)
+    for other, space in (
+        (TEXT.replace("horizon: 100", "horizon: 90"), ["lr=1e-5:1e-2:log"]),
+        (TEXT, ["lr=1e-5,1e-2"]),
+    ):
+        with pytest.raises(InputError, match="study: 'spacetime' was begun with other settings"):
+            search(config(other), tmp_path, trials=2, space=space)
+    search(config(), tmp_path, trials=2, tell=lambda text: None)
+
+
+def test_settings_that_cannot_be_fail_alone(tmp_path, monkeypatch):
+    said = []
+    build = Config.build_model
+
+    def fussy(self, task):
+        if self.training.batch_size == 8:
+            raise InputError("batch_size: eight is an unlucky number.")
+        return build(self, task)
+
+    monkeypatch.setattr(Config, "build_model", fussy)
+    search(config(), tmp_path, trials=3, space=["batch_size=8,16"], tell=said.append)
+    assert any("unlucky" in text for text in said)
+    states = [t.state for t in study(tmp_path).trials]
+    assert states.count(TrialState.COMPLETE) + states.count(TrialState.PRUNED) == 3
+    assert TrialState.RUNNING not in states
+
+
+def test_no_trial_begins_after_the_time(tmp_path):
+    with pytest.raises(InputError, match="no trial was finished"):
+        search(config(), tmp_path, trials=3, timeout="0.000001s")
+    with pytest.raises(InputError, match="trials: expected a positive"):
+        search(config(), tmp_path, trials=0)
+
+
+def test_the_space_may_reach_into_the_model_and_the_task(tmp_path):
+    egnn = TEXT.replace("linear", "egnn")
+    space = ["model.hidden=4,8", "task.horizon=90,100"]
+    best = search(config(egnn), tmp_path, trials=3, space=space, tell=lambda text: None)
+    assert best.model["hidden"] in (4, 8)
+    assert best.task["horizon"] in (90, 100)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ("lr", "space: expected NAME=LOW:HIGH"),
+        ("lr=1e-2:1e-5", "space: expected NAME=LOW:HIGH"),
+        ("lr=0:1:log", "space: expected NAME=LOW:HIGH"),
+        ("lrr=1e-5:1e-2", "space: setting: there is no 'lrr'; did you mean 'lr'?"),
+        ("model.hiden=1,2", "space: setting: there is no 'model.hiden'"),
+        ("optimiser=adam,sgd", "space: training.optimiser: expected .*, found 'sgd'"),
+        ("lr=-1:1", "lr: expected a positive number"),
+    ],
+)
+def test_a_bad_space_is_told_before_anything_is_trained(tmp_path, space, message):
+    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+        search(config(), tmp_path / "x", space=[space])
+    assert not (tmp_path / "x").exists()
+
+
+def test_ranges_of_whole_numbers_give_whole_numbers():
+    trial = optuna.trial.FixedTrial({"a": 3, "b": 0.5})
+    assert Dimension.parse("a=1:8").suggest(trial) == 3
+    assert Dimension.parse("b=1e-2:1:log").suggest(trial) == 0.5
+
+
+def test_a_storage_that_cannot_be_opened(tmp_path):
+    with pytest.raises(InputError, match=r"storage: .* cannot be opened"):
+        search(config(), tmp_path, storage="sqlite:////nowhere/at/all.db")
+    with pytest.raises(InputError, match="storage: "):
+        search(config(), tmp_path, storage="nodatabase://x")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Of a study with one trial."""
+    search(config(), tmp_path, trials=1)
+    return tmp_path / "study.journal"
+
+
+DAMAGES = {
+    "cut off in the last line": lambda found: found[:-9],
+    "without the last line break": lambda found: found[:-1],
+    "garbage in the middle": lambda found: found[:99] + b"\x00\xff\xfe" + found[102:],
+    "garbage in the end": lambda found: found + b"\x80\x81\n",
+    "nothing but garbage": lambda found: bytes(range(256)),
+    "empty": lambda found: b"",
+    "not objects": lambda found: b"1\n[2]\n",
+    "nested without end": lambda found: b"[" * 100_000 + b"\n",
+    "no text in UTF-8": lambda found: found.replace(b"spacetime", b"spac\xe9time"),
+    "other objects": lambda found: b'{"a": 1}\n',
+    "no such operation": lambda found: found + b'{"op_code": 99}\n',
+    "without the beginning": lambda found: b"".join(found.splitlines(True)[1:]),
+    "another question": lambda found: found.replace(b'"question":{', b'"question":3,"x":{'),
+    "no value": lambda found: re.sub(rb'"values":\[[^]]*\]', b'"values":["a"]', found),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_journal_is_a_sentence_and_stays_as_it_was(journal, damage):
+    damaged = damage(journal.read_bytes())
+    best = (journal.parent / "best.yaml").read_bytes()
+    journal.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"study\.journal: the study cannot be read \(.*\); put a"):
+        search(config(), journal.parent, trials=2)
+    assert journal.read_bytes().startswith(damaged)  # (Optuna notes every attempt to join)
+    assert (journal.parent / "best.yaml").read_bytes() == best
+    assert sorted(p.name for p in journal.parent.iterdir()) == ["best.yaml", "study.journal"]
+
+
+def test_a_journal_that_is_no_file(tmp_path):
+    journal = tmp_path / "study.journal"
+    journal.mkdir()
+    with pytest.raises(InputError, match=r"study\.journal: is a folder; expected a file"):
+        search(config(), tmp_path)
+    journal.rmdir()
+    os.mkfifo(journal)
+    with pytest.raises(InputError, match=r"study\.journal: is no regular file"):
+        search(config(), tmp_path)
+    journal.unlink()
+    journal.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"study\.journal: is a link"):
+        search(config(), tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("keep", [0, 100, 5_000, 20_000])  # bytes before the garbage
+def test_a_damaged_data_base_is_a_sentence_and_stays_as_it_was(tmp_path, keep):
+    path = tmp_path / "study.db"
+    optuna.create_study(storage=_open(f"sqlite:///{path}", tmp_path), study_name="spacetime")
+    found = path.read_bytes()
+    damaged = found[:keep] + b"garbage!" * ((len(found) - keep) // 8)
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"storage: sqlite:.*study\.db.* cannot be (opened|read) "):
+        search(config(), tmp_path, trials=2, storage=f"sqlite:///{path}")
+    assert path.read_bytes() == damaged
+
+
+def test_a_worker_that_is_beaten_to_the_tables_tries_again(tmp_path, monkeypatch):
+    """What SQLite says to the second of two workers that make the same tables at once."""
+    beaten = [IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: alembic_version"))]
+
+    def storage(*arguments, **options):
+        if beaten:
+            raise beaten.pop()
+        return RDBStorage(*arguments, **options)
+
+    monkeypatch.setattr("spacetime_en.runs.search.RDBStorage", storage)
+    assert isinstance(_open(f"sqlite:///{tmp_path}/study.db", tmp_path), RDBStorage)
+
+
+SEARCH = ["search", "waiting.Waiting", *TASK, "--steps", "10", "--batch-size", "16"]
+
+# However fast a worker is, no trial goes on before both workers have one.
+WAITING = """
+import os, time
+from pathlib import Path
+from spacetime_en import LinearDynamics
+
+class Waiting(LinearDynamics):
+    def __init__(self) -> None:
+        marks = Path("marks")
+        marks.mkdir(exist_ok=True)
+        (marks / str(os.getpid())).touch()
+        end = time.monotonic() + 200
+        while len(list(marks.iterdir())) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        super().__init__()
+"""
+
+
+@pytest.mark.parametrize("storage", ["file", "sqlite"])
+def test_two_processes_work_on_one_study(tmp_path, cache, storage):
+    url = None if storage == "file" else f"sqlite:///{tmp_path}/study.db"
+    options = [] if url is None else ["--storage", url]
+    for text in two_workers(tmp_path, cache, options):
+        assert "preset: waiting.Waiting" in text
+    trials = study(tmp_path, url).trials
+    # A worker that saw nine begun may begin the tenth at the same moment as the other.
+    assert 10 <= sum(t.state in (TrialState.COMPLETE, TrialState.PRUNED) for t in trials) <= 11
+    assert len({t.user_attrs["worker"] for t in trials}) == 2
+    assert len({t.params["lr"] for t in trials}) == len(trials)  # nobody does the same twice
+
+
+def two_workers(out, cache, options):
+    (out / "waiting.py").write_text(WAITING)
+    command = [*SEARCH, "--trials", "10", "--out", str(out), *options]
+    return [finish(p) for p in [start(*command, cache=cache, cwd=out) for _ in range(2)]]
+
+
+def test_a_killed_workers_trial_is_made_good(tmp_path, cache, monkeypatch):
+    command = ["search", "linear", *TASK, "--max-time", "300s", "--trials", "1"]
+    command += ["--out", str(tmp_path)]
+    process = start(*command, cache=cache)
+    end = time.monotonic() + 120
+    while not any("RUNNING" in t.state.name for t in _trials(tmp_path)):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    monkeypatch.setattr(search_module, "fit", lambda *_, **__: Progress(best=1.0))  # at once
+    monkeypatch.setattr(sys, "argv", ["spacetime", *command])
+    main()
+    assert [t.state for t in study(tmp_path).trials] == [TrialState.FAIL, TrialState.COMPLETE]
+    assert os.path.exists(tmp_path / "best.yaml")
+
+
+def _trials(folder):
+    try:
+        return [t for t in study(folder).trials if "worker" in t.user_attrs]
+    except KeyError:
+        return []
