@@ -104,7 +104,7 @@ def test_the_table_fits_80_columns_whatever_the_numbers(tiny_task, monkeypatch, 
 
 
 def test_unknown_split(tiny_task):
-    with pytest.raises(InputError, match="split: expected one of train, val, test"):
+    with pytest.raises(InputError, match="split: expected 'train' or 'val' or 'test'"):
         evaluate(build_model("last-frame"), tiny_task, split="tset")
 
 

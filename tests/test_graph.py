@@ -71,7 +71,7 @@ BAD = {
     ),
     "flat box": (dict(x=X, v=V, box=torch.ones(1, 3, 3)), r"box: .*volume zero"),
     "no velocities": (dict(x=X, v=None), r"v: expected velocities .*from_positions"),
-    "words": (dict(x="abc", v=V), r"x: expected numbers, found str"),
+    "words": (dict(x="abc", v=V), r"x: expected numbers, found 'abc'"),
     "a box turned inside out": (dict(x=X, v=V, box=[1.0, -1.0, 2.0]), r"box: expected positive"),
     "a box for each of n graphs": (dict(x=X, v=V, box=torch.ones(2, 3)), r"box: expected shape"),
     "horizon in the past": (dict(x=X, v=V, horizon=-1.0), r"horizon: expected a time ahead"),

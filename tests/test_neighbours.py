@@ -134,7 +134,7 @@ def test_what_cannot_be():
         nearest_neighbours(x, 2.5)
     with pytest.raises(InputError, match="most: expected"):
         radius_neighbours(x, 1.0, most=-1)
-    with pytest.raises(InputError, match=r"node_mask: expected shape \(2, 10\), found \(2, 9\)"):
+    with pytest.raises(InputError, match=r"node_mask: expected .* \(2, 10\), found .* \(2, 9\)"):
         nearest_neighbours(x, 2, node_mask=torch.ones(2, 9, dtype=torch.bool))
     with pytest.raises(InputError, match=r"box: expected edge lengths \(3,\).* found \(3, 3, 3\)"):
         nearest_neighbours(x, 2, box=torch.eye(3).expand(3, 3, 3))

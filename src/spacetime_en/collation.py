@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import argument, shortened
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
 Pair = tuple[SpacetimeGraph, Forecast]
@@ -29,15 +30,16 @@ def collate(graphs: Sequence[Any]) -> Any:
             padded nodes become 0.
     Returns: one graph whose batch size is the sum of theirs; for pairs, one pair.
     """
-    items = list(graphs)
+    items = argument("graphs", graphs, Sequence[Any])
     if not items or isinstance(items[0], SpacetimeGraph):
-        return _join(items)
-    for i, (graph, target) in enumerate(items):
+        return _join([argument(f"graph {i}", item, SpacetimeGraph) for i, item in enumerate(items)])
+    for i, item in enumerate(items):
+        graph, target = argument(f"pair {i}", item, tuple[SpacetimeGraph, Any])
         shape = (len(graph), *graph.x.shape[2:])
         if not isinstance(target, Forecast) or not target.x.shape == target.v.shape == shape:
             raise InputError(
                 f"collate: the target of graph {i} should be a Forecast with x and v of shape "
-                f"{shape}, found {target!r:.80}."
+                f"{shape}, found {shortened(target)}."
             )
     batch = _join([graph for graph, _ in items])
     N = batch.x.shape[2]

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Positive, checked
 from spacetime_en.data.compatibility import data_mismatches, window_mismatches
 from spacetime_en.data.simulation.drift import drift_between
 from spacetime_en.data.simulation.systems import SYSTEMS
@@ -85,12 +86,13 @@ class Evaluation:
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
+@checked
 def evaluate(
     model: Forecaster,
     task: Task,
     *,
     split: Split = "test",
-    batch_size: int = 100,
+    batch_size: Positive = 100,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Forecast every window of a split and compare.
@@ -110,8 +112,6 @@ def evaluate(
         batch_size: windows at a time.
         progress: called with the number of windows done since the last call.
     """
-    if split not in task.splits:
-        raise InputError(f"split: expected one of {', '.join(task.splits)}, found {split!r}.")
     windows = task.splits[split].seen_by(model)
     found, forecast = run(model, windows, batch_size, progress)
     bad = ~(forecast.x.isfinite() & forecast.v.isfinite()).flatten(1).all(1)  # (W,)

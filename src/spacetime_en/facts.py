@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from spacetime_en._util.schema import Count, Positive
+from spacetime_en._util.schema import Count, Finite, Positive, Scale
 
 Kind = Literal["node", "pair"]
 
@@ -41,13 +41,17 @@ class DataFacts:
     dims: Positive
     features: Count
     edge_features: Count
-    frame_time: float | None
-    horizon_time: float
+    frame_time: Scale | None
+    horizon_time: Scale
     attributes: dict[str, Kind]
     measured_velocities: bool
     box: bool
     units: dict[str, str]
-    origin: tuple[float, ...]
+    origin: tuple[Finite, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.origin) != self.dims:
+            raise ValueError(f"origin: expected {self.dims} numbers, found {len(self.origin)}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as JSON gives them back."""

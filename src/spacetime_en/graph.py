@@ -403,6 +403,9 @@ class SpacetimeGraph(TensorFields):
 
     def rotate(self, q: Tensor) -> SpacetimeGraph:
         """Act with Q in O(n), (n, n): x -> Qx, v -> Qv; the box and `up` turn along."""
+        n = self.x.shape[-1]
+        if q.shape != (n, n):
+            raise InputError(f"q: expected shape {(n, n)}, found {tuple(q.shape)}.")
         q = q.to(self.x)
         turned = {"x": self.x @ q.mT, "v": self.v @ q.mT}
         if self.box is not None:
@@ -413,11 +416,15 @@ class SpacetimeGraph(TensorFields):
 
     def translate(self, b: Tensor) -> SpacetimeGraph:
         """Act with a translation b, (n,): x -> x + b, v -> v."""
+        if b.shape != self.x.shape[-1:]:
+            raise InputError(f"b: expected {self.x.shape[-1]} numbers, found {tuple(b.shape)}.")
         return self._replace(x=self.x + b.to(self.x))
 
     def permute(self, p: Tensor) -> SpacetimeGraph:
         """Relabel the nodes, (N,): node i becomes the old node p[i]."""
         p = p.to(self.x.device)
+        if p.sort().values.tolist() != list(range(self.x.shape[2])):
+            raise InputError(f"p: expected each of the {self.x.shape[2]} nodes once.")
         moved = {"x": self.x[:, :, p], "v": self.v[:, :, p]}
         if self.features is not None:
             moved["features"] = self.features[:, :, p]

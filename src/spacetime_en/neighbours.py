@@ -16,16 +16,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Positive, Scale, checked
+from spacetime_en._util.tensors import as_tensor
 from spacetime_en.graph import SpacetimeGraph
 
 
+@checked
 def radius_neighbours(
     x: Tensor,
-    radius: float,
+    radius: Scale,
     *,
     box: Tensor | None = None,
     node_mask: Tensor | None = None,
-    most: int | None = None,
+    most: Positive | None = None,
 ) -> Tensor:
     """For every node the others within `radius`, the nearest first.
 
@@ -38,10 +41,6 @@ def radius_neighbours(
         most: keep only so many, the nearest; None: all.
     Returns: (..., N, K) for ``SpacetimeGraph(neighbours=...)``; -1 fills unused places.
     """
-    if not 0 < radius < math.inf:
-        raise InputError(f"radius: expected a positive distance, found {radius!r}.")
-    if most is not None and most < 1:
-        raise InputError(f"most: expected a positive whole number, found {most!r}.")
     clouds = _Clouds(x, box, node_mask)
     if clouds.reach < radius * (1 - 1e-12):
         raise InputError(
@@ -53,8 +52,9 @@ def radius_neighbours(
     return clouds.lists(radius, K if most is None else min(K, most))
 
 
+@checked
 def nearest_neighbours(
-    x: Tensor, k: int, *, box: Tensor | None = None, node_mask: Tensor | None = None
+    x: Tensor, k: Positive, *, box: Tensor | None = None, node_mask: Tensor | None = None
 ) -> Tensor:
     """For every node the k nearest others (fewer where there are no more), the nearest first.
 
@@ -64,8 +64,6 @@ def nearest_neighbours(
             is certain up to half its smallest height).
     Returns: (..., N, k); -1 fills unused places.
     """
-    if not isinstance(k, int) or k < 1:
-        raise InputError(f"k: expected a positive whole number, found {k!r}.")
     clouds = _Clouds(x, box, node_mask)
     wanted = np.minimum(k, clouds.exists.sum(1) - 1)[:, None]
     radius = clouds.typical_distance * k ** (1 / clouds.n)
@@ -74,11 +72,12 @@ def nearest_neighbours(
     return clouds.lists(radius, k)
 
 
+@checked
 def connect(
     graph: SpacetimeGraph,
     *,
-    radius: float | None = None,
-    k: int | None = None,
+    radius: Scale | None = None,
+    k: Positive | None = None,
     per_frame: bool = False,
 ) -> SpacetimeGraph:
     """The graph with neighbour lists instead of all pairs.
@@ -131,6 +130,7 @@ class _Clouds:
     """
 
     def __init__(self, x: Tensor, box: Tensor | None, node_mask: Tensor | None) -> None:
+        x = as_tensor("x", x)
         if x.ndim < 2 or 0 in x.shape:
             raise InputError(f"x: expected a shape (..., N, n), found {tuple(x.shape)}.")
         *leading, N, n = x.shape
@@ -139,24 +139,30 @@ class _Clouds:
         F = len(self.x)
         self.exists = np.ones((F, N), dtype=np.bool_)
         if node_mask is not None:
-            if node_mask.shape[-1] != N or node_mask.ndim > x.ndim - 1:
+            mask = as_tensor("node_mask", node_mask)
+            fits = mask.ndim > 0 and all(
+                have in (1, want)
+                for have, want in zip(mask.shape[::-1], (N, *leading[::-1]), strict=False)
+            )
+            if mask.dtype != torch.bool or not fits or mask.ndim > x.ndim - 1:
                 raise InputError(
-                    f"node_mask: expected shape {(*leading, N)}, found {tuple(node_mask.shape)}."
+                    f"node_mask: expected a boolean tensor of shape {(*leading, N)}, found "
+                    f"{mask.dtype} of shape {tuple(mask.shape)}."
                 )
-            self.exists = node_mask.expand(*leading, N).reshape(F, N).cpu().numpy().copy()
+            self.exists = mask.expand(*leading, N).reshape(F, N).cpu().numpy().copy()
         if not np.isfinite(self.x[self.exists]).all():
             raise InputError("x: NaN or infinite positions have no neighbours; mask them.")
         self.cells = np.zeros((0, n, n))
         self.reach = math.inf
         if box is not None:
-            cell = box.detach().cpu().double()
+            cell = as_tensor("box", box).detach().cpu().double()
             cell = torch.diag(cell) if cell.ndim == 1 else cell
             if cell.shape[-2:] != (n, n) or (cell.ndim == 3 and (not leading or F % len(cell))):
                 raise InputError(
                     f"box: expected edge lengths ({n},) or cell vectors ({n}, {n}), one for each "
                     f"graph or one for all, found {tuple(box.shape)}."
                 )
-            if not (torch.linalg.det(cell).abs() > 0).all():
+            if not (cell.isfinite().all() and (torch.linalg.det(cell).abs() > 0).all()):
                 raise InputError("box: expected a cell with a volume, found one without.")
             if cell.ndim == 3:  # one a graph: the same for all its frames
                 cell = cell.repeat_interleave(F // len(cell), dim=0)

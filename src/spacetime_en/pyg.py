@@ -32,6 +32,11 @@ def from_pyg(data: Data | Sequence[Data]) -> SpacetimeGraph:
     if hasattr(data, "to_data_list"):
         data = data.to_data_list()
     items = list(data) if isinstance(data, Sequence) else [data]
+    for item in items:
+        if not hasattr(item, "edge_index"):
+            raise InputError(
+                f"data: expected Data of PyTorch Geometric, found a {type(item).__name__}."
+            )
     # Dense only if all are complete: graphs of a batch have lists, or have none.
     complete = all(_is_complete(item) for item in items)
     return collate([_graph(item, complete) for item in items])

@@ -101,6 +101,8 @@ def test_json_that_cannot_be_read(text: str, words: str) -> None:
         ("a: [1", "not valid YAML"),
         ("a: 1\nb: 2\na: 3", "'a' stands twice, again in line 3"),
         ("x: {a: 1, a: 2}", "stands twice"),
+        ("a: 1\nb: 1:30", "1:30 in line 2 may be a time; put it in quotes"),
+        ("a: 1:30.5", "may be a time"),
         ("a: &x [1]\nb: *x", "aliases are not read, line 2"),
         ("a: !!python/object/apply:os.system [ls]", "not valid YAML"),
         ("a: 2026-99-99", "not valid YAML"),

@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -104,6 +105,7 @@ def test_import_says_what_was_understood(monkeypatch, capsys, tmp_path):
         (("data", "import", "nowhere.xyz", "--out", "x"), "error: nowhere.xyz: there is no such"),
         (("simulate", "planets", "--out", "x"), "error: system: there is no 'planets'"),
         (("simulate", "charged", "--out", "x", "--shard", "1of2"), "error: shard: expected i/n"),
+        (("models", "--nodes"), "error: nodes: expected one or more numbers of nodes, found none"),
     ],
 )
 def test_bad_arguments_end_in_one_line(monkeypatch, arguments, message):
@@ -122,6 +124,24 @@ def test_a_place_that_cannot_be_written_ends_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["spacetime", "demo", "--out", str(tmp_path / "file" / "x")])
     with pytest.raises(SystemExit, match=r"error: .*file"):
         main()
+
+
+def test_a_demo_goes_into_no_folder_of_something_else(monkeypatch, tmp_path):
+    (tmp_path / "mine").write_text("")
+    monkeypatch.setattr(sys, "argv", ["spacetime", "demo", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"holds mine; choose another folder"):
+        main()
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_working_directory_that_is_gone(tmp_path):
+    (folder := tmp_path / "gone").mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-m", "spacetime_en", "--version"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], cwd=folder, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_bad_input_ends_in_one_line(monkeypatch):

@@ -31,6 +31,22 @@ def test_facts_come_back_from_json(facts):
     assert not facts.box
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"frame_time": float("nan")}, "here: frame_time: expected a positive number"),
+        ({"frame_time": -1.0}, "here: frame_time: expected a positive number"),
+        ({"horizon_time": 0}, "here: horizon_time: expected a positive number"),
+        ({"horizon_time": float("inf")}, "here: horizon_time: expected a finite number"),
+        ({"origin": [float("nan")] * 3}, r"here: origin\[0\]: expected a"),
+        ({"origin": [0.0]}, "here: origin: expected 3 numbers, found 1"),
+    ],
+)
+def test_facts_that_cannot_be(facts, changes, sentence):
+    with pytest.raises(InputError, match=sentence):
+        typed(facts.to_json() | changes, DataFacts, "here")
+
+
 def test_attributes_are_known_by_their_names(facts):
     extra = {"age": RNG.random(4)} | dict(reversed(KNOWN.items()))
     other = moving(attributes=extra)

@@ -98,7 +98,7 @@ def test_noise_has_its_variance_its_seed_and_is_the_same_in_every_window():
     against_truth = Windows(t, 2, 10, 10, noise=0.5, targets="clean")
     assert torch.equal(against_truth[7][1].x, clean[1].x[7:8])
     assert torch.equal(against_truth[7][0].x, noisy[7][0].x)
-    with pytest.raises(InputError, match="targets: expected one of observed, clean, zero"):
+    with pytest.raises(InputError, match="targets: expected 'observed' or 'clean' or 'zero'"):
         Windows(t, 2, 10, 10, targets="true")
 
 

@@ -9,12 +9,14 @@ against it.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import json
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType, UnionType
@@ -23,6 +25,7 @@ from typing import (
     Any,
     BinaryIO,
     Literal,
+    ParamSpec,
     TypeVar,
     Union,
     cast,
@@ -38,6 +41,7 @@ import yaml
 from spacetime_en._util.errors import InputError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 MOST_BYTES = 64 << 20  # of a text file; the facts of a million frames take half of it
 MOST_YAML = 1 << 18  # characters, which are read slowly
 LONGEST_NAME = 64
@@ -45,12 +49,13 @@ LONGEST_NAME = 64
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # whole numbers that every reader holds
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _MAX = sys.float_info.max  # and no more: neither infinity nor NaN
+LARGEST = float(np.finfo(np.float32).max)  # models compute in single precision
 Finite = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0.0, le=LARGEST)]
 # The least positive number that is none to a CPU which takes smaller ones for 0 (flush_denormal):
 # msgspec makes of gt=0 the least of all, and 0 itself would pass there.
 LEAST = sys.float_info.min
-Scale = Annotated[float, msgspec.Meta(ge=LEAST, le=_MAX)]  # a length, a time, a rate
+Scale = Annotated[float, msgspec.Meta(ge=LEAST, le=LARGEST)]  # a length, a time, a rate
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 _NO_BOUNDS = msgspec.Meta()
 
@@ -136,6 +141,14 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
             raise yaml.YAMLError(f"aliases are not read, line {mark.line + 1} has one")
         return super().compose_node(parent, index)
 
+    def construct_number(self, node: Any) -> float:
+        if ":" in node.value:  # to YAML, 1:30 is 90
+            line = node.start_mark.line + 1
+            raise yaml.YAMLError(f"{node.value:.60} in line {line} may be a time; put it in quotes")
+        is_int = node.tag.endswith(":int")
+        made: float = (self.construct_yaml_int if is_int else self.construct_yaml_float)(node)
+        return made
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
@@ -146,6 +159,10 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
             if isinstance(key, Hashable):
                 seen.add(key)
         return dict(super().construct_mapping(node, deep))
+
+
+for _tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
+    _PlainLoader.add_constructor(_tag, _PlainLoader.construct_number)
 
 
 def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
@@ -161,7 +178,7 @@ def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
         return msgspec.convert(value, kind, strict=strict)
     except (msgspec.ValidationError, RecursionError, OverflowError) as error:
         what, _, path = str(error).replace("`", "").partition(" - at ")
-        place = path.removeprefix("$").lstrip(".")
+        place = path.removeprefix("key in ").removeprefix("$").lstrip(".")
         at = f"{where}: {place}" if place else where
         raise InputError(f"{at}: {_in_words(what, path, value, kind)}.") from None
 
@@ -176,16 +193,78 @@ def check_format(found: Any, newest: int, where: str) -> None:
 
 
 def arguments(values: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call as the types that its signature has for them.
+    """The arguments of a call, each as the type that its signature has for it."""
+    return {name: argument(name, value, hints.get(name, Any)) for name, value in values.items()}
 
-    NumPy's numbers count as Python's. Types that JSON has no word for are left to the callee.
+
+def argument(name: str, value: Any, kind: Any) -> Any:
+    """`value` as a `kind`, or the sentence that it is none.
+
+    Plain values are held against their types and bounds, anything else against its class. NumPy's
+    numbers count as Python's, and arrays as lists where a list is expected.
+
+    Args:
+        name: of the argument.
+        value: what the caller gave.
+        kind: a type, or a union of several.
     """
-    checked = dict(values)
-    for name, value in values.items():
-        plain = value.item() if isinstance(value, np.generic) else value
-        with suppress(TypeError):  # (some unions of types are not known to msgspec)
-            checked[name] = typed(plain, hints.get(name, Any), name)
-    return checked
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    classes = tuple(get_origin(one) or one for one in kinds if _is_class(one))
+    with suppress(TypeError):  # (of some protocols nothing is an instance)
+        if Any in kinds or (classes and isinstance(value, classes)):
+            return value
+        plain = [one for one in kinds if not _is_class(one)]
+        if isinstance(value, np.generic):
+            value = value.item()
+        elif isinstance(value, list | tuple):
+            value = [one.item() if isinstance(one, np.generic) else one for one in value]
+        elif hasattr(value, "tolist") and any(_is_list(one) for one in plain):
+            with suppress(Exception):  # (of a tensor without numbers)
+                value = value.tolist()
+        if not plain or not isinstance(value, _PLAIN):
+            words = " or ".join(word for one in kinds for word in _words(one, _NO_BOUNDS))
+            raise InputError(f"{name}: expected {words}, found {_found(value)}.")
+        return typed(value, Union[tuple(plain)], name)  # noqa: UP007
+    return value
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """A function of the interface, whose arguments are held against their types when it is called.
+
+    Further options (``**settings``) are left to the function.
+    """
+    signature = inspect.signature(function)
+
+    @functools.cache
+    def hints() -> dict[str, Any]:
+        return get_type_hints(function, include_extras=True)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> T:
+        bound = signature.bind(*args, **options)
+        for name, value in bound.arguments.items():
+            several = signature.parameters[name].kind in (
+                inspect.Parameter.VAR_POSITIONAL,
+                inspect.Parameter.VAR_KEYWORD,
+            )
+            if not several:
+                bound.arguments[name] = argument(name, value, hints().get(name, Any))
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+_PLAIN = (int, float, str, bool, NoneType, list, dict, tuple, Sequence, Mapping)
+
+
+def _is_class(kind: Any) -> bool:
+    """Whether a type is more than plain values."""
+    own = get_origin(kind) or kind
+    return isinstance(own, type) and own not in (*_PLAIN, Any, Annotated)
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) in (list, tuple, Sequence)
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -195,6 +274,8 @@ def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
     """What is wrong with the entry at `path`, of which msgspec says `what`."""
     if what.startswith("Object missing required field "):
         return f"the entry {what.split()[-1]} is missing"
+    if not what.startswith(("Expected ", "Invalid ", "Object ", "Integer ", "Number ")):
+        return what  # of a check of the class itself
     got = what.partition(", got ")[2] or "another"
     found = {"array": "a list", "object": "named entries", "str": "text"}.get(got, got)
     try:
@@ -206,10 +287,12 @@ def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
         pass
     words = " or ".join(word for part, bounds in _parts(kind) for word in _words(part, bounds))
     limit = re.search(r" (<=?) (\S+)", what)  # said only if it is the one that is passed
-    if limit and limit[2] == str(_MAX):
+    if limit and (limit[2] == str(_MAX) or found == "inf"):
         words = "a finite number"
     elif limit and "to 1" not in words:
-        words += f", {'at most' if limit[1] == '<=' else 'below'} {limit[2].removesuffix('.0')}"
+        most = limit[2].removesuffix(".0")
+        most = f"{LARGEST:.2g}" if most == str(LARGEST) else most
+        words += f", {'at most' if limit[1] == '<=' else 'below'} {most}"
     return f"expected {words}, found {found}"
 
 
@@ -245,6 +328,10 @@ def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
         return ["a number, at least 0" if bounds.ge == 0 else "a number"]
     if kind is str:
         return ["text"]
+    if (get_origin(kind) or kind) is os.PathLike:
+        return ["a path"]
+    if (get_origin(kind) or kind) is Callable:
+        return ["a function"]
     if kind is bool:
         return ["true or false"]
     if kind in (None, NoneType):
@@ -279,11 +366,16 @@ def check_name(name: Any, where: str) -> str:
     return name
 
 
+def _found(value: Any) -> str:
+    """A value, or what it is if it is not plain."""
+    return shortened(value) if isinstance(value, _PLAIN) else f"a {type(value).__name__}"
+
+
 def shortened(value: Any, most: int = 60) -> str:
     """A value as an error sentence shows it: on one line, without control characters, not long."""
     try:
         text = re.sub(r"\s+", " ", ascii(value) if not str(value).isprintable() else repr(value))
-    except (ValueError, RecursionError):  # (whole numbers of thousands of digits)
+    except Exception:  # (whole numbers of thousands of digits, or any __repr__)
         text = f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= most else f"{text[: most - 3]}..."
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import reason, shortened
 
 T = TypeVar("T", bound="TensorFields")
 
@@ -98,7 +99,23 @@ def register_pytree(cls: type[T]) -> type[T]:
 def as_tensor(name: str, value: Any) -> Tensor:
     """`value` as a tensor; arrays of unequal shapes are refused with a word on ``collate``."""
     if isinstance(value, Tensor):
+        if (
+            value.is_complex()
+            or value.is_quantized
+            or value.is_nested
+            or value.is_meta
+            or value.layout != torch.strided
+        ):
+            raise InputError(
+                f"{name}: expected a dense tensor of real numbers, found one of type {value.dtype}"
+                f"{' that is nested' if value.is_nested else f', {value.layout}, {value.device}'}."
+            )
         return value
+    if np.ma.is_masked(value):
+        raise InputError(
+            f"{name}: some values are masked; fill them in, and say in node_mask and frame_mask "
+            "which are missing."
+        )
     if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
         shapes = {tuple(as_tensor(name, item).shape) for item in value}
         if len(shapes) == 1:
@@ -108,10 +125,15 @@ def as_tensor(name: str, value: Any) -> Tensor:
         array = np.asarray(value)
     except ValueError:
         raise _ragged(name, "a list of unequal arrays") from None
+    except Exception as error:  # (anything may have an __array__ of its own)
+        raise InputError(f"{name}: cannot be made an array ({reason(error)}).") from None
     if array.dtype.kind not in "bfiu":
-        raise InputError(f"{name}: expected numbers, found {type(value).__name__} {value!r:.40}.")
+        raise InputError(f"{name}: expected numbers, found {shortened(value)}.")
     # A copy in native order and layout: torch takes neither reversed nor big-endian nor read-only.
-    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+    try:
+        return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+    except TypeError:  # (it has no long doubles)
+        raise InputError(f"{name}: there are no tensors of the type {array.dtype}.") from None
 
 
 def _ragged(name: str, found: str) -> InputError:

@@ -32,6 +32,8 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
     """
     from spacetime_en.report.tables.models import describe, show
 
+    if not nodes:
+        raise InputError("nodes: expected one or more numbers of nodes, found none.")
     rows = describe(nodes)
     if json:
         print(json_module.dumps(rows, indent=2))

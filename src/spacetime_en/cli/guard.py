@@ -58,6 +58,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     """Like Ctrl-C; but an import is not to be interrupted by an exception, it may swallow it."""
     while frame is not None:
         if frame.f_code.co_filename == _IMPORTING:
+            os.write(2, b"stopped\n")
             os._exit(STOPPED)
         frame = frame.f_back
     raise KeyboardInterrupt

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Positive, checked
 from spacetime_en.data.leaks import REPEATED, copies, overlaps
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
@@ -79,14 +80,15 @@ class Task:
         return f"{self.name} [AUDIT: {'; '.join(self.problems)}]" if self.problems else self.name
 
     @classmethod
+    @checked
     def from_trajectories(
         cls,
         trajectories: Trajectories,
         *,
-        length: int | None = None,
-        stride: int | None = None,
-        horizon: int | None = None,
-        counts: tuple[int, int, int] | None = None,
+        length: Positive | None = None,
+        stride: Positive | None = None,
+        horizon: Positive | None = None,
+        counts: tuple[Positive, Positive, Positive] | None = None,
         name: str = "data",
         audit: bool = False,
         **options: Any,
@@ -105,6 +107,8 @@ class Task:
         """
 
         num = len(trajectories)
+        if options.get("runs") is not None or options.get("steps") is not None:
+            raise InputError("runs, steps: the splits decide them; build Windows to choose them.")
         by_time = counts is None and num < 10
         suggested = suggest_windows(trajectories.steps, share=0.1 if by_time else 1.0)
         if not trajectories.measured_velocities:  # which are differences of two frames

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spacetime_en import geometry
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import check_name, shortened
+from spacetime_en._util.schema import check_name, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.limits import check_memory
 from spacetime_en.data.shards import (
@@ -146,6 +146,7 @@ class Trajectories:
         return f"Trajectories(x={self.x.shape}, steps={brief(self.steps)}, attributes=[{names}])"
 
     @classmethod
+    @checked
     def from_arrays(
         cls,
         x: Any,
@@ -153,9 +154,9 @@ class Trajectories:
         *,
         times: Any = None,
         steps: Any = None,
-        attributes: dict[str, Any] | None = None,
+        attributes: dict[Any, Any] | None = None,
         box: Any = None,
-        meta: dict[str, Any] | None = None,
+        meta: dict[Any, Any] | None = None,
     ) -> Trajectories:
         """From arrays of your own.
 
@@ -186,8 +187,6 @@ class Trajectories:
                 raise InputError(f"box: expected positive edge lengths, found {brief(box)}.")
             box = np.diag(box) if box.ndim == 1 else box
             check_box(box, n)
-        if not isinstance(meta, dict | None):
-            raise InputError(f"meta: expected named entries, found {shortened(meta)}.")
         meta = dict(meta or {})
         if v is None:
             v = _velocities(x, times, box)
@@ -214,8 +213,9 @@ class Trajectories:
         return cls(x, v, steps, times, spread, meta, box)
 
     @classmethod
+    @checked
     def from_runs(
-        cls, runs: Sequence[Any], *, time_step: float = 1.0, **options: Any
+        cls, runs: Sequence[Any], *, time_step: Any = 1.0, **options: Any
     ) -> Trajectories:
         """From runs of different lengths, whose velocities are differences of their frames.
 
@@ -245,6 +245,7 @@ class Trajectories:
 
     # --- on disk --------------------------------------------------------------------------------
 
+    @checked
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write to a new folder, as one shard."""
         if find_shards(Path(folder)):
@@ -254,6 +255,7 @@ class Trajectories:
         return Path(folder)
 
     @classmethod
+    @checked
     def open(cls, folder: str | os.PathLike[str], *, verify: bool = False) -> Trajectories:
         """Open a data set without reading it; `verify` compares its checksums, which reads all."""
         folder = Path(folder)

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import check_name, reason, shortened
+from spacetime_en._util.schema import LARGEST, argument, check_name, reason, shortened
 
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Stacked, Trajectories
 
-LARGEST = float(np.finfo(np.float32).max)  # models compute in single precision
 SHORTEST = float(np.finfo(np.float32).tiny)  # and so no time between frames is below this
 MOST_STEPS = 2**53  # whole numbers up to it are exact wherever they go
 MOST_ATTRIBUTES = 500  # each is a file that is open while it is written
@@ -91,6 +90,15 @@ def check_values(name: str, stacked: Stacked) -> None:
 
 def check_layout(t: Trajectories) -> None:
     """Refuse names, shapes, steps, times, a box or lengths that do not fit; reads no data."""
+    arrays = {"x": t.x, "v": t.v, "steps": t.steps, "times": t.times}
+    optional = {"box": t.box, "lengths": t.lengths}
+    arrays |= {name: array for name, array in optional.items() if array is not None}
+    arrays |= argument("attributes", t.attributes, dict[Any, Any])
+    for name, array in arrays.items():
+        what = getattr(array, "dtype", np.dtype("f8") if hasattr(array, "shape") else type(array))
+        kind = getattr(what, "kind", None)  # (a tensor's type has none)
+        if kind not in tuple("iu" if name in ("steps", "lengths") else "iufb"):
+            raise InputError(f"{name}: expected a NumPy array of real numbers, found {what}.")
     if len(t.x.shape) != 4 or 0 in t.x.shape[1:]:
         raise InputError(f"x: expected shape (num, T, N, n), none of them 0, found {t.x.shape}.")
     num, T, N, n = t.x.shape
@@ -116,7 +124,7 @@ def check_layout(t: Trajectories) -> None:
             raise InputError(
                 f"{name}: expected shape {(num, N)} or {(num, N, N)}, found {stacked.shape}."
             )
-    for problem in _problems(t.meta, N, n):
+    for problem in _problems(argument("meta", t.meta, dict[Any, Any]), N, n):
         raise InputError(f"meta: {problem}.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, SupportsIndex, get_args
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 import torch
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Count, NotNegative, Positive, Scale, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import Trained, as_trained
 from spacetime_en.data.graphs import as_graph, as_real, states_at
 from spacetime_en.data.rng import Streams
 from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.valid import whole
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
 _IN_MEMORY = 1 << 28  # bytes; windows that need no more are kept as tensors
@@ -51,32 +53,24 @@ class Windows:
         dtype: of the tensors.
     """
 
+    @checked
     def __init__(
         self,
         trajectories: Trajectories,
-        length: int,
-        stride: int,
-        horizon: int,
+        length: Positive,
+        stride: Positive,
+        horizon: Positive,
         *,
-        runs: NDArray[np.int64] | None = None,
+        runs: NDArray[np.int64] | Sequence[int] | None = None,
         steps: tuple[int, int] | None = None,
-        starts: NDArray[np.int64] | None = None,
-        noise: float = 0.0,
-        noise_seed: int = 0,
+        starts: NDArray[np.int64] | Sequence[tuple[int, int]] | None = None,
+        noise: NotNegative = 0.0,
+        noise_seed: Count = 0,
         targets: Targets = "observed",
-        radius: float | None = None,
-        k: int | None = None,
+        radius: Scale | None = None,
+        k: Positive | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if targets not in get_args(Targets):
-            raise InputError(
-                f"targets: expected one of {', '.join(get_args(Targets))}, found {targets!r}."
-            )
-        for name, value in (("length", length), ("stride", stride), ("horizon", horizon)):
-            if not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(f"{name}: expected a positive whole number, found {value!r}.")
-        if not noise >= 0:
-            raise InputError(f"noise: expected a variance, found {noise!r}.")
         if length == 1 and not trajectories.measured_velocities:
             raise InputError(
                 "length: the data have no velocities, and one frame has no differences; use at "
@@ -84,29 +78,34 @@ class Windows:
             )
         self.trajectories, self.origin = trajectories, trajectories.origin
         self.length, self.stride, self.horizon = length, stride, horizon
-        self.runs = np.arange(len(trajectories)) if runs is None else runs
+        self.runs = np.arange(len(trajectories)) if runs is None else whole("runs", runs)
+        if self.runs.ndim != 1 or not ((self.runs >= 0) & (self.runs < len(trajectories))).all():
+            raise InputError(f"runs: expected numbers from 0 to {len(trajectories) - 1}.")
         self.noise, self.noise_seed, self.targets = noise, noise_seed, targets
         if radius is not None and k is not None:
             raise InputError("radius, k: neighbours are chosen by one of them; give only that.")
         self.radius, self.k = radius, k
         self.dtype = dtype
-        # The steps of a window after its first, and the frames at which one that fits begins, (S,).
-        self.offsets = np.append(np.arange(length) * stride, (length - 1) * stride + horizon)
         have = trajectories.steps
         low, high = (-np.inf, np.inf) if steps is None else steps
+        none = InputError(
+            f"windows: no window of {length} frames, {stride} steps apart, with a target "
+            f"{horizon} steps later fits the {len(have)} frames at steps {have[0]} to "
+            f"{have[-1]}; use fewer frames, another stride or a nearer horizon."
+        )
+        if (length - 1) * stride + horizon > have[-1] - have[0]:  # (a number of any size)
+            raise none
+        # The steps of a window after its first, and the frames at which one that fits begins, (S,).
+        self.offsets = np.append(np.arange(length) * stride, (length - 1) * stride + horizon)
         fits = (have >= low) & (have + self.offsets[-1] <= high)
         for offset in self.offsets:
             place = np.searchsorted(have, have + offset).clip(max=len(have) - 1)
             fits &= have[place] == have + offset
         self.first = np.flatnonzero(fits)
         if len(self.first) == 0:
-            raise InputError(
-                f"windows: no window of {length} frames, {stride} steps apart, with a target "
-                f"{horizon} steps later fits the {len(have)} frames at steps {have[0]} to "
-                f"{have[-1]}; use fewer frames, another stride or a nearer horizon."
-            )
+            raise none
         # Numbers of windows in the grid of all runs and starts; None: the whole grid.
-        self.numbers = self._chosen(starts)
+        self.numbers = self._chosen(None if starts is None else whole("starts", starts))
 
     def _chosen(self, starts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """The windows that are wanted and, in runs of different lengths, inside their run."""
@@ -119,11 +118,12 @@ class Windows:
             if not inside.any():
                 raise InputError("windows: no run is long enough; use fewer frames or a horizon.")
             return np.flatnonzero(inside)
-        starts = np.asarray(starts)
+        if starts.ndim != 2 or starts.shape[1] != 2:
+            raise InputError(f"starts: expected pairs (run, step), found shape {starts.shape}.")
         first = {int(s): i for i, s in enumerate(self.trajectories.steps[self.first])}
         place = {int(run): i for i, run in enumerate(self.runs)}
         numbers = []
-        for run, step in starts.reshape(-1, 2).tolist():
+        for run, step in starts.tolist():
             at = first.get(step)
             if run not in place or at is None:
                 raise InputError(f"starts: no window starts at step {step} of run {run}.")
@@ -189,8 +189,9 @@ class Windows:
         kept = few[0].empty(count), few[1].empty(count)
         for first in range(0, count, _AT_ONCE):
             rows = slice(first, min(first + _AT_ONCE, count))
-            for whole, part in zip(kept, self._read(np.arange(rows.start, rows.stop)), strict=True):
-                whole.put(rows, part)
+            read = self._read(np.arange(rows.start, rows.stop))
+            for room, part in zip(kept, read, strict=True):
+                room.put(rows, part)
         return kept
 
     def some(self, most: int) -> tuple[SpacetimeGraph, Forecast]:

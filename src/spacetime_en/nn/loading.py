@@ -109,7 +109,7 @@ def check_fits(wanted: Mapping[str, Tensor], held: Mapping[str, Held], path: Pat
         )
 
 
-def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+def check_finite(tensors: Mapping[str, Tensor], path: Path | str) -> None:
     """Refuse weights that would turn every forecast into NaN."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():

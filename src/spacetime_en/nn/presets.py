@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from spacetime_en._util.errors import InputError, no_such
+from spacetime_en._util.schema import Positive, checked
 from spacetime_en._util.trust import named_object
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -56,8 +57,13 @@ PRESETS = {
 }
 
 
+@checked
 def build_model(
-    preset: str, *, nodes: int | None = None, like: SpacetimeGraph | None = None, **settings: Any
+    preset: str,
+    *,
+    nodes: Positive | None = None,
+    like: SpacetimeGraph | None = None,
+    **settings: Any,
 ) -> Forecaster:
     """Build a model by the name of its preset.
 
@@ -94,7 +100,8 @@ def build_model(
     found = {name: size for name, size in found.items() if name in known}
     arguments = found | defaults | settings
     required = "nodes" in parameters and parameters["nodes"].default is inspect.Parameter.empty
-    needs_nodes = required or arguments.get("adjacency") in TIED_TO_NODES
+    adjacency = arguments.get("adjacency")
+    needs_nodes = required or (isinstance(adjacency, str) and adjacency in TIED_TO_NODES)
     if needs_nodes and "nodes" not in arguments:
         raise InputError(f"nodes: preset {preset!r} is tied to the number of nodes; pass nodes=N.")
     if preset in PRESETS and not needs_nodes:

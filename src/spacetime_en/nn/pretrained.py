@@ -18,10 +18,10 @@ from safetensors.torch import save_file
 
 from spacetime_en._util.errors import InputError, no_such, require
 from spacetime_en._util.files import write_atomically
-from spacetime_en._util.schema import check_format, parse_json, read_text, typed
+from spacetime_en._util.schema import argument, check_format, parse_json, read_text, typed
 from spacetime_en._util.tensor_files import read_header
 from spacetime_en.facts import DataFacts
-from spacetime_en.nn.loading import load
+from spacetime_en.nn.loading import check_finite, load
 
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
@@ -46,7 +46,8 @@ class Pretrained:
         Returns: the path written.
         """
         model = cast("Forecaster", self)
-        target = Path(save_directory)
+        target = Path(argument("save_directory", save_directory, str | os.PathLike))
+        check_finite(model.state_dict(), "model")
         known = {"format": FORMAT, "model": type(self).__name__, **model.config}
         config = json.dumps(known, indent=2)
         tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
@@ -87,8 +88,11 @@ class Pretrained:
             settings: constructor arguments that replace saved ones, such as ``dropout``.
         Returns: the model in eval mode.
         """
+        source = argument(
+            "pretrained_model_name_or_path", pretrained_model_name_or_path, str | os.PathLike
+        )
         hub_options = {"revision": revision, "token": token, "cache_dir": cache_dir}
-        config, weights = _find(pretrained_model_name_or_path, hub_options)
+        config, weights = _find(source, hub_options)
         name = config.pop("model", None)
         known = {model.__name__: model for model in (cls, *_subclasses(cls))}
         if name not in known:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import new_whole
+from spacetime_en._util.schema import Count, Positive, checked
 from spacetime_en.data.graphs import states_at
 from spacetime_en.data.simulation.simulator import simulate
 from spacetime_en.data.simulation.systems import SYSTEMS
@@ -32,7 +33,10 @@ MOST_FRAMES = 100_000
 SLIDING = 20  # windows of one run, one after the other: enough for a film of their targets
 
 
-def make_scene(models: Mapping[str, Forecaster], task: Task, window: int, frames: int) -> Scene:
+@checked
+def make_scene(
+    models: Mapping[str, Forecaster], task: Task, window: Count, frames: Positive
+) -> Scene:
     """The scene of a test window.
 
     Where the run of the window has many windows, as a recording has, they follow each other: each
@@ -192,8 +196,9 @@ def _charge(t: Trajectories, run: int) -> Positions | None:
 # --- files --------------------------------------------------------------------------------------
 
 
+@checked
 def animate(
-    scene: Scene, out: Path, fps: int = 20, progress: Callable[[int], None] | None = None
+    scene: Scene, out: Path, fps: Positive = 20, progress: Callable[[int], None] | None = None
 ) -> Path:
     """Write a scene as ``.gif``, ``.mp4`` (needs ffmpeg) or ``.html`` (to turn and play).
 

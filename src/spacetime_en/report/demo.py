@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from spacetime_en import geometry
+from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.terminal import Terminal
 from spacetime_en._util.threads import one_thread
@@ -44,6 +45,11 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     Returns: for each model the report of its evaluation.
     """
     terminal = Terminal()
+    ours = {*MODELS, *PICTURES}
+    others = [path for path in out.iterdir() if path.name not in ours] if out.is_dir() else []
+    others = [path for path in others if not path.name.startswith(".")]
+    if others:
+        raise InputError(f"{out}: holds {others[0].name}; choose another folder for the demo.")
     if not (out / next(iter(MODELS)) / FACTS).exists():  # what is there is not of a demo
         for name in PICTURES:
             refuse_existing(out / name)

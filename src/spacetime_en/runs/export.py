@@ -13,18 +13,20 @@ import os
 import warnings
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
-from spacetime_en._util.errors import InputError, no_such, require
+from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import new_whole, refuse_existing
 from spacetime_en._util.progress import silenced
+from spacetime_en._util.schema import checked
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.loading import check_finite
 
 Format = Literal["onnx", "torch-export"]
 RECORD = "spacetime_en"  # the key of what the file says about itself
@@ -46,6 +48,7 @@ AXES = {
 Shape = tuple[str | int, ...]  # a letter for a size that may vary, a number for one that may not
 
 
+@checked
 def export(
     model: Forecaster,
     example: SpacetimeGraph,
@@ -76,12 +79,11 @@ def export(
     Returns: the path.
     """
     path = Path(path)
-    if format not in get_args(Format):
-        raise no_such("format", format, get_args(Format))
     refuse_existing(path)
     if format == "onnx":
         require("onnx", "onnx")
         require("onnxscript", "onnx")
+    check_finite(model.state_dict(), "model")
     model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
     example = example.to("cpu")
     # What the model refuses, it refuses here: while tracing, values are not seen.

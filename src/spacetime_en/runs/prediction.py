@@ -13,9 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Positive, Scale, checked
 from spacetime_en.data.compatibility import as_trained, data_mismatches
 from spacetime_en.data.graphs import as_graph, states_at
 from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.valid import MOST_STEPS
 from spacetime_en.data.writers import open_writer
 from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
@@ -26,17 +28,18 @@ TOLERANCE = 1e-3  # the share of the model's spacing by which frames may be off
 NODES, EDGES = 1 << 15, 1 << 20
 
 
+@checked
 def predict(
     model: Forecaster,
     trajectories: Trajectories,
     out: str | os.PathLike[str],
     *,
-    length: int,
+    length: Positive,
     frame_time: float | None,
-    horizon_time: float,
-    radius: float | None = None,
-    k: int | None = None,
-    batch_size: int | None = None,
+    horizon_time: Scale,
+    radius: Scale | None = None,
+    k: Positive | None = None,
+    batch_size: Positive | None = None,
     last: bool = False,
     progress: Callable[[int], None] | None = None,
     tell: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
@@ -67,10 +70,6 @@ def predict(
         tell: called with what the user should know.
     Returns: the path written.
     """
-    if not 0 < horizon_time < math.inf:
-        raise InputError(f"horizon_time: expected a time ahead, found {horizon_time!r}.")
-    if batch_size is not None and batch_size < 1:
-        raise InputError(f"batch_size: expected a positive whole number, found {batch_size!r}.")
     t, windows = trajectories, _Windows.of(trajectories, length, frame_time, last)
     seen, origin = as_trained(model, t)
     for sentence in () if model.trained_on is None else data_mismatches(model.trained_on, t):
@@ -133,8 +132,9 @@ def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | No
     return max(1, frames // length)
 
 
+@checked
 def count_windows(
-    trajectories: Trajectories, *, length: int, frame_time: float | None, last: bool = False
+    trajectories: Trajectories, *, length: Positive, frame_time: float | None, last: bool = False
 ) -> int:
     """The number of windows that :func:`predict` forecasts from, in all runs."""
     return int(_Windows.of(trajectories, length, frame_time, last).counts(trajectories).sum())
@@ -250,7 +250,7 @@ def _steps(
         step_time = (times[-1] - times[0]) / (steps[-1] - steps[0])
         ahead = float(horizon_time / step_time)
         even = np.allclose(np.diff(times), step_time * np.diff(steps), rtol=TOLERANCE, atol=0)
-        if even and round(ahead) > 0 and abs(ahead - round(ahead)) < TOLERANCE:
+        if even and 0 < round(ahead) < MOST_STEPS and abs(ahead - round(ahead)) < TOLERANCE:
             return steps[ends] + round(ahead)
     return np.arange(len(ends))
 

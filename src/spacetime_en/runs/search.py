@@ -135,7 +135,7 @@ def search(
         raise InputError(f"space: {twice!r} is there twice.")
     if trials < 1:
         raise InputError(f"trials: expected a positive whole number, found {trials!r}.")
-    until = float("inf") if timeout is None else time.monotonic() + seconds(timeout)
+    until = float("inf") if timeout is None else time.monotonic() + seconds(timeout, "timeout")
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     with _readable(storage, folder):

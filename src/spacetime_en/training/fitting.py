@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import FrameType
 from typing import Any
 
@@ -20,8 +20,9 @@ from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
-from spacetime_en._util.errors import InputError, Interrupted
+from spacetime_en._util.errors import InputError, Interrupted, no_such
 from spacetime_en._util.progress import silenced
+from spacetime_en._util.schema import argument, shortened
 from spacetime_en._util.signals import Handler, handle_stop_signals, stop_signals
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import facts_of
@@ -67,7 +68,16 @@ def fit(
         changes: settings to replace, such as ``lr=1e-3, epochs=10``.
     Returns: how far the training came.
     """
-    settings = replace(settings or TrainingSettings(), **changes)
+    model = argument("model", model, Forecaster)
+    if not (hasattr(task, "train") and hasattr(task, "val")):
+        raise InputError(f"task: expected a Task, found {shortened(task)}.")
+    settings = argument("settings", settings, TrainingSettings | None) or TrainingSettings()
+    state = argument("state", state, State | None)
+    loggers = argument("loggers", loggers, Sequence[Logger])
+    known = [field.name for field in fields(settings)]
+    if unknown := set(changes) - set(known):
+        raise no_such("setting", min(unknown), known)
+    settings = replace(settings, **changes)
     # (What only looks like a task, of graphs made by hand, has no such facts.)
     model.trained_on = facts_of(task) if isinstance(task, Task) else None
     if isinstance(model, ClosedForm):

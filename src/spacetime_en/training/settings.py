@@ -114,8 +114,13 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
 }
 
 
-def seconds(text: str) -> float:
-    """``"90s"``, ``"10m"``, ``"1h30m"``, ``"2d"`` or ``"hh:mm:ss"`` in seconds."""
+def seconds(text: str, name: str = "max_time") -> float:
+    """``"90s"``, ``"10m"``, ``"1h30m"``, ``"2d"`` or ``"hh:mm:ss"`` in seconds.
+
+    Args:
+        text: the time.
+        name: of the setting, which begins the sentence if it is none.
+    """
     parts = re.fullmatch(
         r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?",
         text.strip(),
@@ -131,7 +136,7 @@ def seconds(text: str) -> float:
         total = 0.0
     if not 0 < total < math.inf:
         raise InputError(
-            f"max_time: expected a time such as 90s, 10m or 1h30m, found {shortened(text)}."
+            f"{name}: expected a time such as 90s, 10m or 1h30m, found {shortened(text)}."
         )
     return total
 

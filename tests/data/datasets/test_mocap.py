@@ -108,6 +108,8 @@ def test_a_folder_and_a_tar_file_of_it_are_runs_of_different_lengths(tmp_path):
         ("hello", AMC, r"07.asf: is no ASF skeleton"),
         (ASF.replace("direction 0 -1 0", "direction"), AMC, r"07.asf: is no ASF skeleton"),
         (ASF.replace("    thigh shin\n", ""), AMC, "shin does not hang on the root"),
+        (ASF.replace("angle deg", "angle dag"), AMC, "expected angles in deg or rad: dag"),
+        (ASF.replace("dof rx\n", "dof qx\n"), AMC, "no degree of freedom qx: shin"),
         (ASF.replace("20 XYZ", "20 ZYX"), AMC, "only angles in the order x, y, z are read: thigh"),
         (ASF.replace("dof rx ry rz", "dof rz ry rx"), AMC, "only angles in the order x, y, z"),
         (ASF.replace("position 0 0 0", "position 5 5 5"), AMC, "only a root at the origin is read"),

@@ -65,6 +65,16 @@ def test_h5md_without_boundary_in_another_order_and_with_units(tmp_path):
     assert (t.meta["length_unit"], t.meta["time_unit"]) == ("nm", "ps")
 
 
+def test_h5md_with_a_box_that_has_no_edges(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="the extra `h5md` is not installed")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        group = file.create_group("particles/all")
+        group["position/value"], group["position/time"] = X[0], 0.25
+        group.create_group("box").attrs["boundary"] = ["periodic"] * 3
+    with pytest.raises(InputError, match=r"a.h5: box: .* periodic, but the edges are missing"):
+        read(tmp_path / "a.h5")
+
+
 def write(tmp_path, how):
     if how == "truncated.npz":
         np.savez(tmp_path / how, x=X)

@@ -17,7 +17,7 @@ from filelock import FileLock
 from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.files import cache_folder
 from spacetime_en._util.progress import progress_bar
-from spacetime_en._util.schema import Count, NotNegative, Positive, arguments
+from spacetime_en._util.schema import Count, NotNegative, Positive, arguments, checked
 from spacetime_en.data.datasets import egnn_nbody
 from spacetime_en.data.datasets.mocap import (
     Motion,
@@ -148,6 +148,7 @@ def of_order_one(name: str | None) -> bool:
     return isinstance(TASKS.get(name or ""), Simulated | _EGNNBenchmark)
 
 
+@checked
 def load_task(
     name: str,
     *,

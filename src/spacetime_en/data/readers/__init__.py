@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import reason, shortened
+from spacetime_en._util.schema import checked, reason, shortened
 from spacetime_en.data.trajectories import Trajectories
 
 _BY_ENDING = {
@@ -38,6 +38,7 @@ _BY_ENDING = {
 }
 
 
+@checked
 def read(path: str | os.PathLike[str], **options: Any) -> Trajectories:
     """Read trajectories from a file or folder.
 

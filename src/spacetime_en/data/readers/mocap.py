@@ -128,13 +128,19 @@ def parse_asf(text: str, where: str = "asf") -> Skeleton:
     try:
         sections = _sections(text)
         units = dict(line.split(None, 1) for line in sections["units"])
-        degrees = units.get("angle", "deg").strip() == "deg"
+        angle = units.get("angle", "deg").strip()
+        if angle not in ("deg", "rad"):
+            raise ValueError(f"expected angles in deg or rad: {angle}")
+        degrees = angle == "deg"
         root = dict(line.split(None, 1) for line in sections["root"])
         bones: dict[str, Bone] = {}
         for block in _blocks(sections["bonedata"]):
             named = dict(line.split(None, 1) for line in block if line[0].isalpha())
             *axis, turned = named["axis"].split()
-            dof = tuple(d for d in named.get("dof", "").lower().split() if d.startswith("r"))
+            free = named.get("dof", "").lower().split()
+            if unknown := set(free) - {"rx", "ry", "rz", "tx", "ty", "tz", "l"}:
+                raise ValueError(f"there is no degree of freedom {min(unknown)}: {named['name']}")
+            dof = tuple(d for d in free if d.startswith("r"))
             if turned.upper() != "XYZ" or list(dof) != sorted(dof):
                 raise ValueError(f"only angles in the order x, y, z are read: {named['name']}")
             name = check_name(named["name"].strip(), where)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.machine import free_memory, free_room, in_words
+from spacetime_en._util.schema import Count, Positive, checked, shortened
 from spacetime_en.data.rng import Streams
 from spacetime_en.data.shards import ShardWriter, find_shards, read_meta, shard_name
 from spacetime_en.data.simulation import integrator
@@ -32,13 +33,14 @@ _CHUNK_BYTES = 1 << 27
 Progress = Callable[[int], None]
 
 
+@checked
 def simulate(
     system: str | System,
-    num: int,
+    num: Positive,
     *,
-    nodes: int = 5,
+    nodes: Positive = 5,
     dims: int = 3,
-    steps: int | None = None,
+    steps: Count | None = None,
     save: Sequence[int] | None = None,
     seed: int = 0,
     scheme: str = "kick-drift",
@@ -74,12 +76,10 @@ def simulate(
     """
     found = find_system(system)
     frames = _frames(steps, save)
-    for name, value, low in (("num", num, 1), ("nodes", nodes, 1), ("seed", seed, 0)):
-        if not isinstance(value, int | np.integer) or not low <= value < 1 << 64:
-            raise InputError(f"{name}: expected a whole number from {low} on, found {value!r}.")
-    num, nodes, seed = int(num), int(nodes), int(seed)
+    if not 0 <= seed < 1 << 64:
+        raise InputError(f"seed: expected a whole number, at least 0, found {shortened(seed)}.")
     if dims not in (2, 3):
-        raise InputError(f"dims: expected 2 or 3, found {dims!r}.")
+        raise InputError(f"dims: expected 2 or 3, found {shortened(dims)}.")
     if scheme not in integrator.SCHEMES:
         raise no_such("scheme", scheme, integrator.SCHEMES)
     if engine not in ("local", "ray"):

@@ -119,13 +119,15 @@ class Group:
 
 def _is_periodic(box: Group) -> bool:
     boundary = set(box.words("boundary")) or {"periodic"}
-    if "edges" not in box or boundary == {"none"}:
+    if boundary == {"none"} or ("edges" not in box and not box.words("boundary")):
         return False
     if boundary != {"periodic"}:
         sys.exit(
             f"box: the boundary is {sorted(boundary)}; expected 'periodic' in all dimensions, or "
             "'none' in all"
         )
+    if "edges" not in box:
+        sys.exit("box: the boundary is periodic, but the edges are missing")
     return True
 
 
