@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model, collate
-from spacetime_en.testing import assert_padding_invariant
-from tests.helpers import SMALL, liven, masked, particles, random_neighbours
+from spacetime_en import Forecast, InputError, SpacetimeGraph, collate
+from tests.helpers import masked, particles, random_neighbours
 
 
 def test_graphs_of_different_n_and_l_share_a_batch():
@@ -73,71 +72,3 @@ def test_a_target_that_does_not_fit_its_graph_is_refused(nodes):
 def test_an_empty_list_is_refused():
     with pytest.raises(InputError, match="at least one graph"):
         collate([])
-
-
-GRAPHS = {
-    "complete": particles(),
-    "masked": masked(),
-    "neighbours": particles(neighbours=random_neighbours(4, 2)),
-    "neighbours per frame": particles(neighbours=random_neighbours(4, 2, 3, 3)),
-    "box": particles(box=[4.0, 5.0, 6.0]),
-    "features": particles(features=torch.rand(3, 4, 2)),
-}
-MODELS = {
-    "set": ("set", {}),
-    "set causal": ("set", {"causal": True}),
-    "set encoded": ("set", {"encodings": "WXY"}),
-    "set edges": ("set", {"adjacency": "edges"}),
-    "set nonequivariant": ("set-nonequivariant", {}),
-    "egnn": ("egnn", {}),
-    "mlp": ("mlp", {}),
-    "linear": ("linear", {}),
-    "last-frame": ("last-frame", {}),
-    "straight-line": ("straight-line", {}),
-    "least-squares-line": ("least-squares-line", {}),
-    "parabola": ("parabola", {}),
-}
-
-
-def build(model, graph):
-    preset, settings = MODELS[model]
-    small = SMALL if preset.startswith("set") else {}
-    return liven(build_model(preset, like=graph, **small, **settings)).double().eval()
-
-
-PAIRS = [(g, m) for g in GRAPHS for m in MODELS]
-PAIRS.remove(("neighbours per frame", "set edges"))  # edge attention refuses lists per frame
-
-
-@pytest.mark.parametrize(("graph", "model"), PAIRS)
-def test_padding_changes_no_forecast(graph, model):
-    assert_padding_invariant(build(model, GRAPHS[graph]), GRAPHS[graph])
-
-
-@pytest.mark.parametrize("model", ["set", "set causal", "egnn"])
-@pytest.mark.parametrize("graph", ["complete", "masked", "neighbours"])
-def test_padding_changes_no_gradient_and_graphs_do_not_see_each_other(graph, model):
-    alone = GRAPHS[graph]
-    net = build(model, alone)
-    N = alone.x.shape[2]
-    larger = particles(B=2, L=7, N=6, seed=5)
-    if alone.neighbours is not None:
-        larger = particles(B=2, L=7, N=6, seed=5, neighbours=random_neighbours(6, 3))
-
-    def gradients(batch: SpacetimeGraph) -> tuple[list[torch.Tensor | None], torch.Tensor]:
-        x = batch.x.clone().requires_grad_()
-        out = net(batch._replace(x=x))
-        loss = (out.x[: len(alone), :N] * 3 + out.v[: len(alone), :N].square()).sum()
-        parameters = torch.autograd.grad(loss, [x, *net.parameters()], allow_unused=True)
-        return list(parameters[1:]), parameters[0]
-
-    own, own_x = gradients(alone)
-    padded, padded_x = gradients(collate([alone, larger]))
-    for a, b in zip(own, padded, strict=True):
-        assert (a is None) == (b is None)
-        if a is not None:
-            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11 * max(1.0, a.abs().max()))
-    assert (padded_x[len(alone) :] == 0).all()
-    L = alone.x.shape[1]
-    torch.testing.assert_close(padded_x[: len(alone), :L, :N], own_x, rtol=1e-9, atol=1e-11)
-    assert (padded_x[: len(alone), L:] == 0).all()

@@ -1,105 +1,38 @@
-"""The symmetries of every model: those it claims hold, and those it does not claim fail."""
+"""The symmetries of SET with all of its options, and of its layers.
+
+Those of all presets as they are built are in `tests/nn/test_contract.py`.
+"""
 
 import itertools
 
 import pytest
 import torch
 
-from spacetime_en import SET, Symmetries, build_model
+from spacetime_en import PRESETS, SET, Symmetries, build_model
 from spacetime_en.nn.layers.attention import Window
 from spacetime_en.nn.layers.egcl import EGCL
 from spacetime_en.nn.layers.etal import ETAL
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.presets import Preset
 from spacetime_en.nn.state import Units
 from spacetime_en.testing import assert_equivariant, equivariance_errors
-from tests.helpers import (
-    SMALL,
-    assert_lively,
-    liven,
-    masked,
-    particles,
-    random_neighbours,
-    train_a_little,
-)
+from tests.helpers import SMALL, liven, particles
+from tests.nn.contract import KINDS, check_images, check_padding, check_symmetries
 
-KINDS = {
-    "complete": particles,
-    "masked": masked,
-    "neighbours": lambda **k: particles(neighbours=random_neighbours(4, 2), **k),
-    "neighbours per frame": lambda **k: particles(neighbours=random_neighbours(4, 2, 3, 3), **k),
-    "box": lambda n=3, **k: particles(n=n, box=[4.0, 5.0, 6.0, 7.0, 8.0][:n], **k),
+OPTIONS = {
+    "causal": {"causal": True},
+    "with W": {"encodings": "W"},
+    "unscaled": {"scaled": False},
+    "with edge attention": {"adjacency": "edges"},
+    "without space": {"spatial": False},
 }
-EQUIVARIANT = {
-    "set": ("set", SMALL),
-    "set causal": ("set", SMALL | {"causal": True}),
-    "set with W": ("set", SMALL | {"encodings": "W"}),
-    "set unscaled": ("set", SMALL | {"scaled": False}),
-    "set with edge attention": ("set", SMALL | {"adjacency": "edges"}),
-    "set without time": ("set-no-temporal", SMALL),
-    "set without space": ("set", SMALL | {"spatial": False}),
-    "egnn": ("egnn", {"hidden": 16}),
-    "set-flow": ("set-flow", {"hidden": 16}),
-    "set-flow-ensemble": ("set-flow-ensemble", {"hidden": 16, "members": 4, "steps": 8}),
-    "estag": ("estag", {"hidden": 16, "frames": 3}),
-    "ridge-shared": ("ridge-shared", {"frames": 3}),
-    "last-frame": ("last-frame", {}),
-    "straight-line": ("straight-line", {}),
-    "least-squares-line": ("least-squares-line", {}),
-    "parabola": ("parabola", {}),
-}
-CASES = [
-    (model, kind)
-    for model, kind in itertools.product(EQUIVARIANT, KINDS)
-    if (model, kind)
-    not in {  # refused
-        ("set with edge attention", "neighbours per frame"),
-        ("estag", "neighbours per frame"),
-        ("estag", "masked"),
-        ("estag", "box"),
-        ("ridge-shared", "masked"),
-    }
-]
 
 
-def build(name, **settings):
-    torch.manual_seed(0)
-    preset, own = EQUIVARIANT[name]
-    return liven(build_model(preset, **own, **settings)).double()
-
-
-@pytest.mark.parametrize("name", [name for name, kind in CASES if kind == "box"])
-def test_in_a_box_it_does_not_matter_in_which_image_a_node_is_stored(name):
-    model, graph = build(name).eval(), KINDS["box"]()
-    moved = graph.x.clone()
-    moved[:, :, 1] += graph.box[:, None, 0]  # by a vector of the cell
-    here, there = model(graph), model(graph.replace(x=moved))
-    there.x[:, 1] -= graph.box[:, 0]
-    torch.testing.assert_close(there.x, here.x, rtol=0, atol=1e-9)
-    torch.testing.assert_close(there.v, here.v, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
-@pytest.mark.parametrize(("name", "kind"), CASES)
-def test_equivariant_in_float64_to_1e_10_and_in_float32_to_1e_4(name, kind, n):
-    model, graph = build(name), KINDS[kind](n=n)
-    assert model.is_equivariant
-    assert_lively(model, graph)
-    for mode in (model.train(), model.eval()):
-        assert_equivariant(mode, graph, tolerance=1e-10, max_translation=1e3)
-        single = graph.to(dtype=torch.float32)
-        assert_equivariant(mode.float(), single, tolerance=1e-4, max_translation=1e3)
-        mode.double()
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
-@pytest.mark.parametrize("kind", ["complete", "masked", "neighbours"])
-@pytest.mark.parametrize("name", ["set", "set causal", "set with edge attention", "egnn"])
-def test_still_equivariant_after_training(name, kind, n):
-    model, graph = build(name).train(), KINDS[kind](n=n)
-    train_a_little(model, graph)
-    assert_lively(model, graph)
-    assert_equivariant(model, graph, tolerance=1e-10)
-    assert_equivariant(model.eval(), graph, tolerance=1e-10)
+@pytest.mark.parametrize("check", [check_symmetries, check_images, check_padding])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_of_set_keep_the_contract(option, check, monkeypatch):
+    monkeypatch.setitem(PRESETS, option, Preset(SET, OPTIONS[option]))
+    check(option)
 
 
 def test_the_papers_set_is_equivariant_as_built():
@@ -140,19 +73,6 @@ def test_symmetries_are_claimed_exactly_where_they_hold(adjacency, encodings, n)
         measured = Symmetries(*map(holds, equivariance_errors(model, graph, max_translation=10)))
         assert model.symmetries == measured, model.config
         assert model.is_equivariant == all(measured)
-
-
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("preset", ["set-nonequivariant", "set-adjacency", "lstm", "mlp", "linear"])
-def test_the_other_presets_fail_exactly_the_checks_they_do_not_claim(preset, n):
-    torch.manual_seed(0)
-    graph = particles(n=n)
-    model = liven(build_model(preset, like=graph)).double().eval()
-    measured = Symmetries(*map(holds, equivariance_errors(model, graph, max_translation=10)))
-    assert model.symmetries == measured
-    assert not model.is_equivariant
-    with pytest.raises(AssertionError, match=r"the forecast is not .* equivariant: relative error"):
-        assert_equivariant(model, graph)
 
 
 def test_edges_that_lead_nowhere_break_nothing():

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from spacetime_en import PRESETS, Forecaster, InputError, LastFrame, build_model
 from spacetime_en.nn.loading import build
+from spacetime_en.nn.pretrained import WEIGHTS
 from tests.helpers import SMALL
 
 
@@ -135,11 +136,13 @@ def test_wrong_configs(changes: dict[str, Any], words: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_weights_that_are_no_numbers_are_refused_by_name(number: float, tmp_path: Path) -> None:
-    model = build_model("set", **SMALL)
-    with torch.no_grad():
-        model.blocks[0].egnn.embed.bias[3] = number
-    model.save_pretrained(tmp_path)
-    assert "'blocks.0.egnn.embed.bias' holds NaN or infinite numbers" in refused(tmp_path)
+    folder = saved(tmp_path / "m", "linear")
+    save_file(load_file(folder / WEIGHTS) | {"beta": torch.tensor(number)}, folder / WEIGHTS)
+    assert "'beta' holds NaN or infinite numbers" in refused(folder)
+    model = build_model("linear")
+    model.load_state_dict(model.state_dict() | {"beta": torch.tensor(number)})
+    with pytest.raises(InputError, match="model: 'beta' holds NaN or infinite numbers"):
+        model.save_pretrained(tmp_path / "other")
 
 
 @pytest.mark.parametrize(

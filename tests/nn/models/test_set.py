@@ -279,11 +279,6 @@ def test_sizes_are_whole_numbers():
         SET(hidden=3.5)
 
 
-def test_what_is_not_a_graph_is_refused():
-    with pytest.raises(InputError, match=r"graph: expected a SpacetimeGraph, found Tensor"):
-        small_set()(torch.ones(1, 2, 3, 3))
-
-
 def test_scales_bring_data_of_any_size_to_order_one():
     graph = particles(N=6, dtype=torch.float32)
     far = graph._replace(x=graph.x * 300, v=graph.v * 20)

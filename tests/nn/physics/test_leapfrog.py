@@ -1,5 +1,8 @@
 """The integrator: reversible, of second order, each system at its own pace."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -92,6 +95,19 @@ def test_smaller_steps_in_a_close_encounter():
         flow(steps=200, step_fraction=None)(graph).x,
     )
     assert (adaptive - exact).abs().max() < 0.1 * (equal - exact).abs().max()
+
+
+def test_the_compiler_leaves_adaptive_steps_alone():
+    graph, model = particles(L=1, horizon=2.0), flow(law=False)
+    with torch.no_grad():
+        compiled = torch.compile(model, backend="eager")(graph)
+        assert torch.equal(compiled.x, model(graph).x)
+    torch.compiler.reset()
+
+
+def test_the_compiler_is_not_imported_before_it_is_used():
+    program = "import sys, spacetime_en as st; st.Flow; assert 'torch._dynamo' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_nan_ends():
