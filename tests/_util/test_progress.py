@@ -1,4 +1,4 @@
-"""Progress bars that nobody watches are not drawn, and other packages are silent only in a block."""
+"""Bars that nobody watches are not drawn; other packages are silent only inside the block."""
 
 import logging
 

@@ -9,13 +9,13 @@ from spacetime_en import Forecast, InputError, SpacetimeGraph
 from spacetime_en.data import Task, Trajectories
 from spacetime_en.nn.models.trivial import LastFrame
 from spacetime_en.report.plots import (
-    cube,
+    equal_axes,
+    escape,
     new_figure,
-    plain,
     plot_equivariance,
     plot_forecasts,
     plot_trajectories,
-    save_picture,
+    save_figure,
 )
 
 
@@ -55,7 +55,7 @@ def test_a_rotated_window_beside_its_forecast(tmp_path):
 def test_a_cube_holds_all_points_at_equal_scales():
     axes = new_figure(3, 3).add_subplot(projection="3d")
     points = np.array([[0.0, 0.0, 0.0], [4.0, 1.0, -2.0]])
-    cube(axes, points)
+    equal_axes(axes, points)
     limits = np.array([axes.get_xlim(), axes.get_ylim(), axes.get_zlim()])
     assert (limits[:, 0] <= points.min(0)).all()
     assert (limits[:, 1] >= points.max(0)).all()
@@ -63,10 +63,10 @@ def test_a_cube_holds_all_points_at_equal_scales():
 
 
 def test_a_dollar_in_a_name_begins_no_formula():
-    assert plain("a $x$") == r"a \$x\$"
+    assert escape("a $x$") == r"a \$x\$"
 
 
 def test_an_unknown_format_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"expected a name that ends in .*\.png"):
-        save_picture(new_figure(1, 1), tmp_path / "a.doc", dpi=50)
+        save_figure(new_figure(1, 1), tmp_path / "a.doc", dpi=50)
     assert not list(tmp_path.iterdir())
