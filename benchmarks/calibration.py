@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 
 from spacetime_en._util.errors import InputError
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.report.plots import new_figure
 from spacetime_en.runs.run import Run
 
@@ -24,7 +24,7 @@ def main() -> None:
     made = Run.open(given.run)
     model, config = made.model(), made.config
     task = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
-    errors, _ = run(model, task.test, 100)
+    errors, _ = measure_errors(model, task.test, 100)
     groups, total = errors.calibration(GROUPS), errors.calibration(1)
     if groups is None or total is None:
         raise InputError(f"{given.run}: its forecasts have no spread, there is nothing to compare.")

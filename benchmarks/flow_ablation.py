@@ -13,7 +13,7 @@ import torch
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.data.datasets.registry import load_task
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.nn.models.flow import Curriculum, Flow
 from spacetime_en.nn.physics.force import PairForce
 from spacetime_en.training import TrainingSettings, fit
@@ -74,7 +74,7 @@ def main() -> None:
         except InputError as error:
             print(f"{name:26} failed: {error}", flush=True)
             continue
-        found = run(model, task.test, 500)[0].summary()["position_mse"]
+        found = measure_errors(model, task.test, 500)[0].summary()["position_mse"]
         print(f"{name:26}", *(f"{key} {value:.2e}" for key, value in found.items()), flush=True)
 
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator
 from benchmarks.noise_floor import floor
 from spacetime_en import build_model
 from spacetime_en.data.datasets.registry import load_task
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.report.plots import new_figure
 from spacetime_en.training import TrainingSettings, fit
 from spacetime_en.training.settings import PRESET_SETTINGS
@@ -40,7 +40,7 @@ def trained(preset: str, length: int, horizon: int, max_time: str, steps: int) -
         **TRAINING[preset], max_time=max_time, clock="cpu", validate_every=EVERY[preset], seed=0
     )
     fit(model, noisy, settings, display=False)
-    return run(model, clean.test, 100)[0].summary()["position_mse"]
+    return measure_errors(model, clean.test, 100)[0].summary()["position_mse"]
 
 
 def draw(found: dict[str, list[float]], lengths: list[int], out: Path) -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from spacetime_en._util.files import write_atomically
-from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure
+from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, new_figure
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.curves import Curve, Panel
 
@@ -76,7 +76,7 @@ def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[P
                     label=name if not node else None,
                 )
         ends = [np.asarray(at[max(at)]) for at in scene.forecasts.values()]
-        cube(axes, np.concatenate([scene.x.reshape(-1, 3), *ends]))
+        equal_axes(axes, np.concatenate([scene.x.reshape(-1, 3), *ends]))
         axes.set_title(scene.title, fontsize=9)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
     return _save(figure, folder, "forecasts")
