@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from spacetime_en import Forecaster, InputError
 from spacetime_en.runs import checkpoints
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.run import Run, train
+from spacetime_en.runs.run import Run
+from spacetime_en.runs.training import train
 from tests.conftest import TINY
 from tests.helpers import is_aligned
 
@@ -30,7 +31,7 @@ def cached(monkeypatch, cache, tiny_task):
 
 def run_in(folder, text=TEXT, **options):
     said = []
-    options = {"display": False, "tell": said.append} | options
+    options = {"display": False, "notify": said.append} | options
     return train(Config.from_yaml(text, "here"), folder, **options), said
 
 

@@ -15,7 +15,8 @@ from spacetime_en._util.threads import one_thread
 from spacetime_en.evaluation import Evaluation, evaluate
 from spacetime_en.report.plots import plot_equivariance, plot_forecasts
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.run import FACTS, train
+from spacetime_en.runs.run import FACTS_FILE
+from spacetime_en.runs.training import train
 from spacetime_en.training.settings import TrainingSettings
 
 # Small enough for one core and a minute; every model sees the same data in the same order.
@@ -50,7 +51,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     others = [path for path in others if not path.name.startswith(".")]
     if others:
         raise InputError(f"{out}: holds {others[0].name}; choose another folder for the demo.")
-    if not (out / next(iter(MODELS)) / FACTS).exists():  # what is there is not of a demo
+    if not (out / next(iter(MODELS)) / FACTS_FILE).exists():  # what is there is not of a demo
         for name in PICTURES:
             refuse_existing(out / name)
     terminal.print(

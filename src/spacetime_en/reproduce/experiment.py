@@ -22,7 +22,8 @@ from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.reproduce.plan import MODELS, Experiment, Scale
 from spacetime_en.reproduce.published import centroid_variance
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.run import environment, learning_curve, train
+from spacetime_en.runs.run import environment, learning_curve
+from spacetime_en.runs.training import train
 
 SHOWN = 8  # test windows whose forecasts are kept, the first ones: no choice of lucky ones
 Result = dict[str, Any]
@@ -168,7 +169,7 @@ def _trained(
                 loggers=("csv",),
                 callbacks=[_Watched(tell)],
                 display=False,
-                tell=lambda text: None,
+                notify=lambda text: None,
             )
             break
         except InputError:

@@ -6,90 +6,24 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import lightning.pytorch as pl
-import msgspec
 import torch
 from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Count, NotNegative
 from spacetime_en.data.task import Task
 from spacetime_en.metrics import errors
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.models.trivial import LastFrame
 from spacetime_en.training.batches import Batch, Batches, derive_seed
 from spacetime_en.training.settings import Budget, TrainingSettings
+from spacetime_en.training.state import DivergenceError, TrainingProgress, TrainingState
 
 DIVERGED = 1e4  # times the first loss
-
-
-class DivergenceError(InputError):
-    """The training diverged: what happened, where, and which setting to change.
-
-    Args:
-        message: for the user.
-        rows: the training windows of the batch.
-    """
-
-    def __init__(self, message: str, rows: list[int]) -> None:
-        super().__init__(message)
-        self.rows = rows
-
-
-@dataclass
-class Progress:
-    """How far a training has come.
-
-    Args:
-        step: steps of the optimiser done.
-        time: seconds spent, by the clock of the settings.
-        best: lowest mean position MSE on the validation windows so far.
-        best_step: when that was.
-        best_is_final: whether it was made as forecasts will be in the end (see
-            ``Forecaster.set_progress``).
-        first_loss: the yardstick of divergence.
-        skipped: steps that blew up and were left out.
-        skipped_in_a_row: those of them since the last good one.
-    """
-
-    step: Count = 0
-    time: NotNegative = 0.0
-    best: Annotated[float, msgspec.Meta(ge=0.0)] = float("inf")
-    best_step: Count = 0
-    best_is_final: bool = True
-    first_loss: float | None = None
-    skipped: Count = 0
-    skipped_in_a_row: Count = 0
-
-
-@dataclass
-class State:
-    """All that a training needs to go on: a few numbers and named tensors.
-
-    The random state is not in it, because there is none to keep: the numbers drawn in a step come
-    from the seed, the step and the process alone.
-
-    Args:
-        progress: how far it has come.
-        weights: of the model in training.
-        averaged: their exponential average, if there is one.
-        optimiser: its moments, as ``"3/exp_avg"`` for the fourth parameter.
-    """
-
-    progress: Progress = field(default_factory=Progress)
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    averaged: dict[str, Tensor] = field(default_factory=dict)
-    optimiser: dict[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def model(self) -> dict[str, Tensor]:
-        """The weights to forecast with."""
-        return self.averaged or self.weights
 
 
 class ForecastModule(pl.LightningModule):
@@ -110,7 +44,7 @@ class ForecastModule(pl.LightningModule):
         model: Forecaster,
         task: Task,
         settings: TrainingSettings,
-        state: State | None = None,
+        state: TrainingState | None = None,
         loggers: Sequence[Logger] = (),
     ) -> None:
         super().__init__()
@@ -126,7 +60,7 @@ class ForecastModule(pl.LightningModule):
         self.batches_per_epoch = -(-len(task.train) // settings.batch_size)
         self.budget = Budget.of(settings, self.batches_per_epoch)
         self.validate_every = settings.validate_every or self.batches_per_epoch
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         self.last_loss = float("nan")
         self.validation: dict[str, float] = {}
         self._blown_up = False  # this step, which is then left out
@@ -341,22 +275,22 @@ class ForecastModule(pl.LightningModule):
 
     # --- state ----------------------------------------------------------------------------------
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         """All that is needed to go on from here; the tensors are copies on the CPU."""
         averaged = {} if self.averaged is None else _copied(self.averaged.module.state_dict())
         moments: dict[str, Tensor] = {}
         if self._trainer is not None and self.trainer.optimizers:
             for index, tensors in self.trainer.optimizers[0].state_dict()["state"].items():
                 moments |= {f"{index}/{key}": tensor for key, tensor in tensors.items()}
-        return State(
-            Progress(**vars(self.progress)),
+        return TrainingState(
+            TrainingProgress(**vars(self.progress)),
             _copied(self.model.state_dict()),
             averaged,
             _copied(moments),
         )
 
-    def _restore(self, state: State) -> None:
-        self.progress = Progress(**vars(state.progress))
+    def _restore(self, state: TrainingState) -> None:
+        self.progress = TrainingProgress(**vars(state.progress))
         dtype = next(w.dtype for w in state.weights.values() if w.is_floating_point())
         self.to(dtype)  # the training may have been in double precision
         self.model.load_state_dict(state.weights)
