@@ -140,5 +140,5 @@ class Selection:
 
 
 def task_field(kind: type[Any], settings: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """The settings of a task as options ``--task.horizon`` and so on."""
+    """The settings of a task as options ``--task.target_steps`` and so on."""
     return ("task_settings", Annotated[kind, tyro.conf.arg(name="task")], kind(**settings))
