@@ -48,18 +48,20 @@ def test_settings_of_tasks_are_those_of_their_signatures(task):
     if "name" in task:
         assert settings.items() >= vars(TASKS[task["name"]]).items()
     else:
-        assert {"length", "stride", "horizon", "counts", "noise", "noise_seed"} <= set(settings)
+        assert {"length", "stride", "target_steps", "counts", "noise", "noise_seed"} <= set(
+            settings
+        )
 
 
 def test_from_yaml_and_back():
     text = """
     preset: set
     model: {hidden: 8, adjacency: edges}
-    task: {name: charged, counts: [8, 2, 2], horizon: 1e3}
+    task: {name: charged, counts: [8, 2, 2], target_steps: 1e3}
     training: {lr: 1e-3, epochs: 2, clip: null}
     """
     one = config(text)
-    assert one.task == {"name": "charged", "counts": (8, 2, 2), "horizon": 1000}
+    assert one.task == {"name": "charged", "counts": (8, 2, 2), "target_steps": 1000}
     assert one.training == TrainingSettings(
         **(PAPER["set"] | {"lr": 1e-3, "epochs": 2, "clip": None})
     )

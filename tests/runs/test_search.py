@@ -22,7 +22,8 @@ from tests.integration.commands import TASK, finish, start
 
 TEXT = f"""
 preset: linear
-task: {{name: charged, counts: {list(TINY["counts"])}, horizon: {TINY["horizon"]}, length: 3}}
+task:
+  {{name: charged, counts: {list(TINY["counts"])}, target_steps: {TINY["target_steps"]}, length: 3}}
 training: {{batch_size: 16, steps: 10}}
 """
 
@@ -91,7 +92,7 @@ def test_trials_that_fall_behind_are_pruned_and_diverging_ones_do_not_end_the_se
 def test_a_study_of_something_else_is_not_joined(tmp_path):
     search(config(), tmp_path, trials=1, notify=lambda text: None)
     for other, space in (
-        (TEXT.replace("horizon: 100", "horizon: 90"), ["lr=1e-5:1e-2:log"]),
+        (TEXT.replace("target_steps: 10", "target_steps: 9"), ["lr=1e-5:1e-2:log"]),
         (TEXT, ["lr=1e-5,1e-2"]),
     ):
         with pytest.raises(InputError, match="study: 'spacetime' was begun with other settings"):
@@ -125,10 +126,10 @@ def test_no_trial_begins_after_the_time(tmp_path):
 
 def test_the_space_may_reach_into_the_model_and_the_task(tmp_path):
     egnn = TEXT.replace("linear", "egnn")
-    space = ["model.hidden=4,8", "task.horizon=90,100"]
+    space = ["model.hidden=4,8", "task.target_steps=9,10"]
     best = search(config(egnn), tmp_path, trials=3, space=space, notify=lambda text: None)
     assert best.model["hidden"] in (4, 8)
-    assert best.task["horizon"] in (90, 100)
+    assert best.task["target_steps"] in (9, 10)
 
 
 @pytest.mark.parametrize(

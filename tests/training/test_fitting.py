@@ -90,7 +90,7 @@ def test_the_loss_is_counted_in_the_models_units(tiny_task):
             steps=t.steps,
             attributes={"charge": t.charge[:]},
         )
-        task = Task.from_trajectories(scaled, length=3, stride=10, horizon=100)
+        task = Task.from_trajectories(scaled, length=3, stride=1, target_steps=10)
         model = small(task, length_scale=float(length), time_scale=float(time), dropout=0.0)
         fit(model, task, SETTINGS, display=False)
         return weights(model)
@@ -460,7 +460,7 @@ def test_without_a_terminal_every_validation_is_one_line(tiny_task, capsys):
 
 
 def test_every_preset_learns_something(cache):
-    task = load_task("charged", cache=cache, counts=(40, 12, 12), horizon=1000, length=3)
+    task = load_task("charged", cache=cache, counts=(40, 12, 12), target_steps=100, length=3)
     for preset in ("set", "set-nonequivariant", "set-adjacency", "lstm", "egnn", "mlp", "linear"):
         torch.manual_seed(0)
         graph, target = task.train[:]

@@ -25,7 +25,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "egnn": {"hidden": 32},
     "mlp": {"hidden": 64},
 }
-TASK = {"name": "charged", "counts": (2000, 300, 300), "horizon": 1000}
+TASK = {"name": "charged", "counts": (2000, 300, 300), "target_steps": 100}
 TRAINING = TrainingSettings(
     lr=3e-3, batch_size=50, steps=600, warmup=0.05, schedule="cosine", validate_every=100
 )

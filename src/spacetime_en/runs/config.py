@@ -5,7 +5,7 @@ A config is written as YAML. Whatever is left out has its default::
     format: 1                              # of this file
     preset: set                            # or the import path of your own class (needs trust)
     model: {hidden: 64}                    # arguments of the model's class
-    task: {name: charged, horizon: 1000}   # or {data: FOLDER, length: 5}
+    task: {name: charged, target_steps: 100} # or {data: FOLDER, length: 5}
     training: {lr: 1.0e-3, epochs: 10}     # see TrainingSettings
 """
 
