@@ -24,7 +24,7 @@ COMMANDS = {
     "data info": ("commands.data_info", "Describe a task or a data set."),
     "data import": ("commands.data_import", "Import trajectories from a file into a data set."),
     "models": ("commands.models", "List the presets with parameter counts and symmetries."),
-    "demo": ("commands.demo", "Train a small SET and two baselines, print a table, draw pictures."),
+    "demo": ("commands.demo", "Train a small SET and two baselines; print a table, draw plots."),
     "reproduce": ("commands.reproduce", "Redo the paper's experiments: tables, figures, report."),
     "bench": ("commands.bench", "Benchmark the models on this machine (in a clone only)."),
 }

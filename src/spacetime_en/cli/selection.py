@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -129,7 +130,7 @@ def task_field(task: Mapping[str, Any], settings: Mapping[str, Any]) -> Field:
 def value_of(option: str, arguments: Sequence[str]) -> str | None:
     """The word that follows an option, or stands behind its ``=``; the last one counts."""
     value = None
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in pairwise([*arguments, ""]):
         if word.startswith(f"{option}="):
             value = word.partition("=")[2]
         elif word == option and following and not following.startswith("--"):

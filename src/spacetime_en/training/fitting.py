@@ -92,7 +92,7 @@ def fit(
     finally:  # an interrupted model is left ready for use, too
         model.set_progress(1.0)
         model.eval()
-    if module.asked_to_stop:  # too late to stop this one, but not what the caller does next
+    if module.stop_requested:  # too late to stop this one, but not what the caller does next
         raise Interrupted
     return module.progress
 

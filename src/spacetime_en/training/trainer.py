@@ -44,7 +44,7 @@ def run_training(
     with _quiet(), stop_signals(saver.stop_handler(module)):
         trainer = _trainer(module.settings, [*callbacks, saver])
         trainer.fit(module)
-    for logger in module.sinks if trainer.is_global_zero else ():
+    for logger in module.active_loggers if trainer.is_global_zero else ():
         with suppress(OSError):
             logger.finalize("success")
     return saver.best
@@ -61,12 +61,12 @@ class _StateSaver(pl.Callback):
     def stop_handler(self, module: ForecastModule) -> Handler:
         """A signal handler: the training stops after this step, on a second Ctrl-C at once."""
 
-        def ask(number: int, frame: FrameType | None) -> None:
-            if module.asked_to_stop and number == signal.SIGINT:
+        def handle(number: int, frame: FrameType | None) -> None:
+            if module.stop_requested and number == signal.SIGINT:
                 raise Interrupted
-            module.asked_to_stop = True
+            module.stop_requested = True
 
-        return ask
+        return handle
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._last_save = time.monotonic()
@@ -77,7 +77,7 @@ class _StateSaver(pl.Callback):
     ) -> None:
         late = time.monotonic() - self._last_save > self.every
         single = trainer.world_size == 1
-        stop = pl_module.asked_to_stop if single else pl_module.all_asked_to_stop
+        stop = pl_module.stop_requested if single else pl_module.any_stop_requested
         if trainer.is_global_zero and (late or stop):
             self._save(pl_module.state(), False)
         if stop:
@@ -129,14 +129,14 @@ def _trainer(settings: TrainingSettings, callbacks: list[pl.Callback]) -> pl.Tra
             enable_model_summary=False,
         )
     except (MisconfigurationException, ValueError) as error:
-        what = " ".join(str(error).split())
+        what = " ".join(str(error).split()).rstrip(".")
         raise InputError(
-            f"accelerator, devices, precision: this machine has not that: {what}"
+            f"accelerator, devices, precision: not available on this machine ({what})."
         ) from None
 
 
 def _environment() -> list[Any]:
-    """On SLURM, without Lightning's own requeueing: a run goes on from its own checkpoints."""
+    """On SLURM, without Lightning's requeueing: runs continue from their own checkpoints."""
     return [SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else []
 
 
@@ -147,7 +147,7 @@ def _devices(settings: TrainingSettings) -> int | str:
 
 
 def _strategy(settings: TrainingSettings) -> str:
-    """DDP where there are several processes; some parameters of the paper's SET get no gradient."""
+    """DDP for several processes; it must allow for parameters of SET that get no gradient."""
     devices = _devices(settings)
     if devices == "auto":
         on_gpus = settings.accelerator in ("auto", "gpu", "cuda")
@@ -158,7 +158,7 @@ def _strategy(settings: TrainingSettings) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Lightning's advice, most of which is about loaders and loops that are not used."""
+    """Silence Lightning's advice, most of which is about data loaders and loops not used here."""
     with silenced("lightning.pytorch", "lightning.fabric"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=PossibleUserWarning)
         warnings.filterwarnings("ignore", module="lightning")
