@@ -37,10 +37,10 @@ class Spy(Forecaster):
         self.dropout = torch.nn.Dropout()
         self.seen, self.modes = [], []
 
-    def forecast(self, graph, return_attention):
+    def forecast(self, graph):
         self.seen.append(graph)
         self.modes.append((self.dropout.training, torch.is_grad_enabled()))
-        return Forecast(graph.x[:, -1], graph.v[:, -1]), ()
+        return Forecast(graph.x[:, -1], graph.v[:, -1])
 
 
 class Counting:
@@ -229,10 +229,10 @@ def test_the_model_comes_back_as_it_was(tmp_path):
     assert torch.equal(model.seen[0].v[:1], expected)
 
     class Interrupted(Spy):
-        def forecast(self, graph, return_attention):
+        def forecast(self, graph):
             if self.seen:
                 raise KeyboardInterrupt
-            return super().forecast(graph, return_attention)
+            return super().forecast(graph)
 
     model = Interrupted().train()
     options = dict(length=2, frame_time=0.5, horizon_time=1.0, batch_size=1)
