@@ -1,6 +1,6 @@
 """What the length of the history is worth when observations are noisy, beside the Bayes floor.
 
-``python -m benchmarks.history --horizon 1000 --length 1 3 10 30 --out history.png`` trains models
+``python -m benchmarks.history --target-steps 100 --length 1 3 10 30 --out FILE.png`` trains models
 on charged-noisy with windows of L frames, each for the same time on one core, and prints their
 errors against the clean targets of the test windows.
 """
@@ -27,9 +27,11 @@ TRAINING = {
 EVERY = {"set": 250, "set-flow-ensemble": 1000}
 
 
-def trained(preset: str, length: int, horizon: int, max_time: str, steps: int) -> dict[str, float]:
+def trained(
+    preset: str, length: int, target_steps: int, max_time: str, steps: int
+) -> dict[str, float]:
     """Errors of a preset against the clean target, after `max_time` of training."""
-    sizes = {"length": length, "horizon": horizon}
+    sizes = {"length": length, "target_steps": target_steps}
     noisy, clean = (
         load_task("charged-noisy", targets=targets, **sizes) for targets in ("observed", "clean")
     )
@@ -60,7 +62,7 @@ def draw(found: dict[str, list[float]], lengths: list[int], out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--horizon", type=int, default=1_000)
+    parser.add_argument("--target-steps", type=int, default=100)
     parser.add_argument("--length", type=int, nargs="+", default=[1, 3, 10, 30])
     parser.add_argument("--presets", nargs="+", default=list(TRAINING), choices=list(TRAINING))
     parser.add_argument("--max-time", default="5m", help="of each training")
@@ -72,11 +74,11 @@ def main() -> None:
     found: dict[str, list[float]] = {}
     for length in given.length:
         for preset in given.presets:
-            errors = trained(preset, length, given.horizon, given.max_time, given.steps)
+            errors = trained(preset, length, given.target_steps, given.max_time, given.steps)
             found.setdefault(preset, []).append(errors["mean"])
             row = ", ".join(f"{key} {value:.4g}" for key, value in errors.items())
             print(f"L = {length:2}: {preset:18} {row}", flush=True)
-        least = floor(length, given.horizon, given.windows, samples=100)["error of the mean"]
+        least = floor(length, given.target_steps, given.windows, samples=100)["error of the mean"]
         found.setdefault("floor", []).append(least)
         print(f"L = {length:2}: {'floor':18} mean {least:.4g}", flush=True)
     if given.out is not None:

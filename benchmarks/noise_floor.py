@@ -1,6 +1,6 @@
 """The least error that any forecast from noisy observations can have: the Bayes floor.
 
-``python benchmarks/noise_floor.py --horizon 1000 --length 1 10 30`` draws, for test windows of
+``python benchmarks/noise_floor.py --target-steps 100 --length 1 10 30`` draws, for test windows of
 charged-noisy, states that could have produced the observations, moves each of them to the target
 time by the true law, and prints
 
@@ -143,9 +143,9 @@ def posterior(
     return x, v
 
 
-def floor(length: int, horizon: int, windows: int, samples: int) -> dict[str, float]:
+def floor(length: int, target_steps: int, windows: int, samples: int) -> dict[str, float]:
     """What is printed for windows of `length` frames."""
-    task = load_task("charged-noisy", length=length, horizon=horizon, targets="clean")
+    task = load_task("charged-noisy", length=length, target_steps=target_steps, targets="clean")
     test = task.test
     runs, frames = test.places(np.arange(min(windows, len(test))))
     graph, target = test[: len(runs)]
@@ -177,14 +177,14 @@ def floor(length: int, horizon: int, windows: int, samples: int) -> dict[str, fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--horizon", type=int, default=10_000)
+    parser.add_argument("--target-steps", type=int, default=1_000)
     parser.add_argument("--length", type=int, nargs="+", default=[10])
     parser.add_argument("--windows", type=int, default=2_000, help="of the test windows")
     parser.add_argument("--samples", type=int, default=100, help="of each window")
     given = parser.parse_args()
     for length in given.length:
-        found = floor(length, given.horizon, given.windows, given.samples)
-        print(f"L = {length:2}, H = {given.horizon}: ", end="")
+        found = floor(length, given.target_steps, given.windows, given.samples)
+        print(f"L = {length:2}, target_steps = {given.target_steps}: ", end="")
         print(", ".join(f"{key} {value:.4g}" for key, value in found.items()), flush=True)
 
 

@@ -1,6 +1,6 @@
 """How well the true law of force forecasts charged particles: what is left for a learned one.
 
-``python benchmarks/oracle.py egnn-nbody --horizon 1000`` prints three rows, all from the exact
+``python benchmarks/oracle.py egnn-nbody --target-steps 10`` prints three rows, all from the exact
 force in the library's own integrator:
 
 - clipped by component, as the generator does it. That clip is not isotropic, so that no exactly
@@ -78,13 +78,13 @@ def show(name: str, errors: Tensor) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", choices=("egnn-nbody", "charged"))
-    parser.add_argument("--horizon", type=int, default=1_000)
+    parser.add_argument("--target-steps", type=int, help="by default the task's")
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--step-fraction", type=float, default=0.1, help="of the shortest time")
     parser.add_argument("--axes", type=int, default=8, help="how many random ones")
     parser.add_argument("--windows", type=int, default=2_000, help="at most so many")
     given = parser.parse_args()
-    sizes = {"horizon": given.horizon}
+    sizes = {} if given.target_steps is None else {"target_steps": given.target_steps}
     if given.task == "charged":
         sizes["nodes"] = given.nodes
     task = load_task(given.task, **sizes)

@@ -111,7 +111,7 @@ def test_what_is_no_positive_whole_number(value, task, trajectories, tmp_path):
     refused(lambda: evaluate(model, task, batch_size=value), "batch_size")
     refused(lambda: simulate("charged", value), "num: ")
     refused(lambda: make_scene({"m": model}, task, 0, value), "frames: ")
-    for at, name in enumerate(("length", "stride", "horizon")):
+    for at, name in enumerate(("length", "stride", "target_steps")):
         sizes = [3, 1, 1]
         sizes[at] = value
         refused(lambda sizes=sizes: Windows(trajectories, *sizes), name)

@@ -114,7 +114,7 @@ def places(b=0.0, **fields):
     x, v = rng.standard_normal((12, 6, 4, 3)).cumsum(1), rng.standard_normal((12, 6, 4, 3))
     fields = {"attributes": {"mass": rng.random(4), "radius": rng.random(4)}} | fields
     data = Trajectories.from_arrays(x + b, v, times=0.5 * np.arange(6), **fields)
-    return Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    return Task.from_trajectories(data, length=3, stride=1, target_steps=2)
 
 
 def test_errors_are_the_same_far_from_the_origin():

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from spacetime_en import InputError
-from spacetime_en._util.files import alone, make_folder, new_whole, write_atomically
+from spacetime_en._util.files import locked, make_folder, new_whole, write_atomically
 
 KILLED = """
 import os, signal, sys
@@ -171,12 +171,12 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path):
 
 
 def test_a_folder_is_for_one_process_at_a_time(tmp_path):
-    with alone(tmp_path / "x"):
-        second = alone(tmp_path / "x")
+    with locked(tmp_path / "x"):
+        second = locked(tmp_path / "x")
         with pytest.raises(InputError, match="x: another process is at work here"):
             second.__enter__()
         (tmp_path / "x" / "result").write_text("")
-    with alone(tmp_path / "x") as check:
+    with locked(tmp_path / "x") as check:
         check()
         (tmp_path / "x").rename(tmp_path / "y")
         with pytest.raises(InputError, match="x: has been deleted or moved"):

@@ -155,7 +155,7 @@ def test_the_noisy_table_has_both_targets_and_the_floor(tmp_path):
 
 
 def test_horizons_stand_beside_each_other(tmp_path):
-    write(tmp_path, Experiment(Data(horizon=100), "set"), 1e-4)
+    write(tmp_path, Experiment(Data(steps_ahead=100), "set"), 1e-4)
     write(tmp_path, Experiment(Data(), "set"), 4.0)
     cells = row(tables(tmp_path)["horizons"], "SET")
     assert [cell.text for cell in cells.values()] == ["1.0e-04 (5.0e-05)", "–", "–", "4 (2)"]

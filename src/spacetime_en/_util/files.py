@@ -97,8 +97,8 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[Callable[[], None]]:
-    """Keep other processes from working in a folder; it is made, if need be.
+def locked(folder: Path) -> Iterator[Callable[[], None]]:
+    """Keep other processes from working in a folder, which is created if it does not exist.
 
     Yields: a function that raises an error if the folder has been deleted or moved since.
     """
@@ -196,7 +196,7 @@ def _sweep(parent: Path) -> None:
 
 def _delete_if_left(folder: Path) -> None:
     lock = _lock_of(folder)
-    if not folder.exists() and lives(_parts(folder.name)[2]):
+    if not folder.exists() and process_exists(_parts(folder.name)[2]):
         return  # just about to be made
     try:
         with FileLock(lock).acquire(blocking=False):
@@ -206,13 +206,13 @@ def _delete_if_left(folder: Path) -> None:
         return  # it is at work, or we may not touch it
 
 
-def lives(pid: int) -> bool:
-    """Whether there is a process of this number on this machine."""
+def process_exists(pid: int) -> bool:
+    """Whether a process with this number runs on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
+    except OSError:  # another user's
         pass
     return True
 

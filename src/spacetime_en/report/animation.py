@@ -61,7 +61,8 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, fram
         t,
         windows.length,
         windows.stride,
-        windows.horizon,
+        windows.target_steps,
+        frame_interval=windows.frame_interval,
         runs=np.array([run]),
         # (Of a run that is split by time, the part that is the test's.)
         steps=(int(t.steps[windows.first[0]]), int(t.steps[windows.ends[-1]])),

@@ -15,7 +15,8 @@ from spacetime_en._util.threads import one_thread
 from spacetime_en.evaluation import Evaluation, evaluate
 from spacetime_en.report.plots import plot_equivariance, plot_forecasts
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.run import FACTS, train
+from spacetime_en.runs.run import FACTS_FILE
+from spacetime_en.runs.training import train
 from spacetime_en.training.settings import TrainingSettings
 
 # Small enough for a minute on one core; every model sees the same data in the same order.
@@ -24,7 +25,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "egnn": {"hidden": 32},
     "mlp": {"hidden": 64},
 }
-TASK = {"name": "charged", "counts": (2000, 300, 300), "horizon": 1000}
+TASK = {"name": "charged", "counts": (2000, 300, 300), "target_steps": 100}
 TRAINING = TrainingSettings(
     lr=3e-3, batch_size=50, steps=600, warmup=0.05, schedule="cosine", validate_every=100
 )
@@ -49,7 +50,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     others = [path for path in others if not path.name.startswith(".")]
     if others:
         raise InputError(f"{out}: holds {others[0].name}; choose another folder for the demo.")
-    if not (out / next(iter(MODELS)) / FACTS).exists():  # existing figures are not the demo's
+    if not (out / next(iter(MODELS)) / FACTS_FILE).exists():  # existing figures are not the demo's
         for name in PICTURES:
             refuse_existing(out / name)
     terminal.print(

@@ -65,7 +65,7 @@ def make_panels(results: Results) -> list[Panel]:
         _parameters(),
         _against(
             results,
-            {h: Data(horizon=h) for h in HORIZONS},
+            {h: Data(steps_ahead=h) for h in HORIZONS},
             Panel(
                 "error_vs_horizon",
                 "Test error against the horizon, N = 5",

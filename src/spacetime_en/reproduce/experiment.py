@@ -23,7 +23,8 @@ from spacetime_en.nn.models.set import SET
 from spacetime_en.reproduce.plan import MODELS, Experiment, Scale
 from spacetime_en.reproduce.published import centroid_variance
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.run import environment, learning_curve, train
+from spacetime_en.runs.run import environment, learning_curve
+from spacetime_en.runs.training import train
 
 SHOWN = 8  # the first test windows, whose forecasts are kept: not a choice of lucky ones
 Result = dict[str, Any]
@@ -169,7 +170,7 @@ def _trained(
                 loggers=("csv",),
                 callbacks=[_BudgetReporter(tell)],
                 display=False,
-                tell=lambda text: None,
+                notify=lambda text: None,
             )
             break
         except InputError:

@@ -20,7 +20,7 @@ def make_scenes(results: Results) -> list[Scene]:
         model: {
             h: result["shown"]["x"]
             for h in HORIZONS
-            if (result := results.tested(Data(horizon=h), model)) is not None
+            if (result := results.tested(Data(steps_ahead=h), model)) is not None
             and np.isfinite(np.array(result["shown"]["x"], dtype=float)).all()
         }
         for model in BASELINES
@@ -30,9 +30,10 @@ def make_scenes(results: Results) -> list[Scene]:
         return []
     task = TASKS["charged"]
     assert isinstance(task, Simulated)
-    last = (task.length - 1) * task.stride
+    stride = task.stride * task.frame_interval
+    last = (task.length - 1) * stride
     future = np.unique(np.linspace(last, last + HORIZONS[-1], FRAMES + 1).astype(int)).tolist()
-    save = sorted({*range(0, last + 1, task.stride), *future, *(last + h for h in HORIZONS)})
+    save = sorted({*range(0, last + 1, stride), *future, *(last + h for h in HORIZONS)})
     sizes = scale.counts(5)
     scenes = []
     for window in range(min(counts)):

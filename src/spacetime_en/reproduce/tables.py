@@ -185,7 +185,7 @@ def noisy(results: Results) -> Table:
 def horizons(results: Results) -> Table:
     """Mean and median of each model, retrained for each horizon."""
     found = {
-        model: [results.tested(Data(horizon=h), model) for h in HORIZONS] for model in BASELINES
+        model: [results.tested(Data(steps_ahead=h), model) for h in HORIZONS] for model in BASELINES
     }
     rows: list[Row] = [
         (MODELS[model].label, [_mean_and_median(result, "model") for result in own])

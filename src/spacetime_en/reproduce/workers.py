@@ -18,7 +18,7 @@ import torch
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
 from spacetime_en._util.errors import InputError, Interrupted
-from spacetime_en._util.files import alone
+from spacetime_en._util.files import locked
 from spacetime_en._util.machine import cores
 from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
 from spacetime_en._util.terminal import Terminal, text_column
@@ -53,7 +53,7 @@ def carry_out_all(
         return []
     count = min(len(todo), _devices() if workers is None else workers)
     with (
-        alone(folder),  # two commands in one folder would train the same runs at once
+        locked(folder),  # two commands in one folder would train the same runs at once
         _Display(len(experiments), len(experiments) - len(todo)) as display,
         stop_signals(_stop),
     ):

@@ -5,7 +5,7 @@ A config is written as YAML. Whatever is left out has its default::
     format: 1                              # of this file
     preset: set                            # or the import path of your own class (needs trust)
     model: {hidden: 64}                    # arguments of the model's class
-    task: {name: charged, horizon: 1000}   # or {data: FOLDER, length: 5}
+    task: {name: charged, target_steps: 100} # or {data: FOLDER, length: 5}
     training: {lr: 1.0e-3, epochs: 10}     # see TrainingSettings
 """
 
@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import yaml
 
@@ -36,9 +36,8 @@ FROM_DATA = (
     *("features", "node_features", "edge_features", "dims", "nodes", "frames", "parents", "up"),
     *("length_scale", "time_scale"),
 )
-Section = Literal["model", "task", "training"]
-SECTIONS: tuple[Section, ...] = get_args(Section)
-FORMAT = 1
+SECTIONS = ("model", "task", "training")
+CONFIG_FORMAT = 1
 _VERIFIED = 1 << 28  # numbers whose checksum is compared in a few seconds
 
 
@@ -89,15 +88,14 @@ class Config:
 
     def resolved(self, model: Forecaster) -> Config:
         """The same with every setting of the model and the task written out."""
-        sections = settings_of(self.preset, self.task)
-        task = dataclasses.asdict(sections["task"](**without_source(self.task)))
-        task = source_of(self.task) | task
+        settings = task_schema(self.task)(**without_source(self.task))
+        task = source_of(self.task) | dataclasses.asdict(settings)
         return dataclasses.replace(self, model=dict(model.config), task=task)
 
     def to_yaml(self) -> str:
         """As YAML that :meth:`from_yaml` takes."""
         plain = {
-            "format": FORMAT,
+            "format": CONFIG_FORMAT,
             "preset": self.preset,
             "model": dict(self.model),
             "task": dict(self.task),
@@ -116,45 +114,124 @@ class Config:
     @classmethod
     def from_dict(cls, entries: Any, where: str, *, trust: bool = False) -> Config:
         """From the entries of a config file."""
-        read = validated(entries, where, trust=trust)
-        if "preset" not in read or not source_of(read["task"]):
+        file = Sections.parse(entries, where).validated(trust=trust)
+        if file.preset is None or not source_of(file.task):
             raise InputError(f"{where}: expected a preset and a task.")
-        return cls(
-            read["preset"],
-            read["model"],
-            read["task"],
-            training_settings(read["preset"], read["training"], where),
-            trust or may_read(read["task"]),
-        )
+        try:
+            training = TrainingSettings(**{**PRESET_SETTINGS.get(file.preset, {}), **file.training})
+        except InputError as error:
+            raise InputError(f"{where}: training.{error}") from None
+        trusted = trust or may_read(file.task)
+        return cls(file.preset, file.model, file.task, training, trusted)
 
 
-def settings_of(preset: str, task: Mapping[str, Any]) -> dict[Section, type[Any]]:
-    """For each section a dataclass of its settings, made from the signature that takes them."""
-    model, preset_settings = find_preset(preset)
-    own = arguments_of(model)
+@dataclass(frozen=True)
+class Sections:
+    """What a config file says, which may leave out anything.
+
+    Args:
+        where: begins the sentence if something is wrong.
+        preset: a preset's name or an import path; None: not given.
+        model, task, training: the settings given.
+    """
+
+    where: str
+    preset: str | None
+    model: Mapping[str, Any]
+    task: Mapping[str, Any]
+    training: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, entries: Any, where: str) -> Sections:
+        """From the entries as they stand in the file; the settings are not checked yet."""
+        if not isinstance(entries, dict | None):
+            raise InputError(
+                f"{where}: expected entries such as 'preset: set', found {entries!r:.40}."
+            )
+        entries = dict(entries or {})
+        check_format(entries.pop("format", CONFIG_FORMAT), CONFIG_FORMAT, where)
+        for key in entries:
+            if key not in ("preset", *SECTIONS):
+                raise _unknown(where, str(key), ("preset", *SECTIONS))
+        if isinstance(entries.get("task"), str):
+            entries["task"] = {"name": entries["task"]}
+        settings = {key: entries.get(key) for key in SECTIONS}
+        settings = {key: {} if value is None else value for key, value in settings.items()}
+        for key, value in settings.items():
+            if not isinstance(value, dict):
+                raise InputError(f"{where}: {key}: expected settings, found {value!r:.40}.")
+        if {"name", "data"} <= set(settings["task"]):
+            raise InputError(f"{where}: task: give either name or data, not both.")
+        for key, value in source_of(settings["task"]).items():
+            typed(value, str, f"{where}: task.{key}")
+        preset = typed(entries.get("preset"), str | None, f"{where}: preset")
+        return cls(where, preset, **settings)
+
+    def validated(self, *, trust: bool = False) -> Sections:
+        """The same with every name known and every value of its type.
+
+        The model's settings are known once there is a preset, the task's once it has a source.
+
+        Args:
+            trust: whether an import path in the file may be imported.
+        """
+        schemas: dict[str, type[Any]] = {"training": TrainingSettings}
+        try:
+            if self.preset is not None:
+                find_preset(self.preset, trust=trust)
+                schemas["model"] = model_schema(self.preset)
+            if source_of(self.task):
+                schemas["task"] = task_schema(self.task)
+        except InputError as error:
+            raise InputError(f"{self.where}: {error}") from None
+        sections: dict[str, Any] = {name: self._validated(name, s) for name, s in schemas.items()}
+        return dataclasses.replace(self, **sections)
+
+    def _validated(self, section: str, schema: type[Any]) -> dict[str, Any]:
+        settings = getattr(self, section)
+        hints = get_type_hints(schema, include_extras=True)
+        if section == "task":
+            hints |= {"name": str, "data": str}
+        for key in settings:
+            if key not in hints:
+                raise _unknown(self.where, f"{section}.{key}", [f"{section}.{k}" for k in hints])
+        # A dataclass of the given settings alone, inside of another, so that errors say
+        # "training.lr".
+        inner = dataclasses.make_dataclass(section, [(key, hints[key]) for key in settings])
+        outer = dataclasses.make_dataclass("Config", [(section, inner)])
+        try:
+            made = typed({section: settings}, outer, self.where, strict=False)
+        except TypeError as error:
+            raise InputError(
+                f"{self.where}: a type of its settings is not known ({error})."
+            ) from None
+        return dict(vars(getattr(made, section)))
+
+
+def model_schema(preset: str) -> type[Any]:
+    """A dataclass of the settings of a preset's model, made from its constructor's signature."""
+    model, defaults = find_preset(preset)
+    parameters = arguments_of(model)
     try:
-        hints = get_type_hints(model.__init__, include_extras=True) if own else {}
+        hints = get_type_hints(model.__init__, include_extras=True) if parameters else {}
     except NameError as error:
         raise InputError(f"{preset}: a type of its arguments is not known ({error}).") from None
-    arguments: list[tuple[str, Any, Any]] = []
-    for name, parameter in own.items():
-        default = preset_settings.get(name, parameter.default)
+    fields: list[tuple[str, Any, Any]] = []
+    for name, parameter in parameters.items():
+        default = defaults.get(name, parameter.default)
         if name in FROM_DATA:
             number = float if name.endswith("scale") else int
-            arguments.append((name, hints.get(name, number) | None, None))
+            fields.append((name, hints.get(name, number) | None, None))
         elif default is parameter.empty:
             raise InputError(f"{preset}: its argument {name} needs a default value.")
         else:
             untyped = Any if default is None else type(default)
-            arguments.append((name, hints.get(name, untyped), default))
-    return {
-        "model": _dataclass(model.__name__, arguments, inspect.getdoc(model)),
-        "task": _task_settings(task),
-        "training": TrainingSettings,
-    }
+            fields.append((name, hints.get(name, untyped), default))
+    return _dataclass(model.__name__, fields, inspect.getdoc(model))
 
 
-def _task_settings(task: Mapping[str, Any]) -> type[Any]:
+def task_schema(task: Mapping[str, Any]) -> type[Any]:
+    """A dataclass of the settings of a named task, or of windows cut from a data set."""
     if "name" in task:
         if task["name"] not in TASKS:
             raise no_such("task", task["name"], TASKS)
@@ -198,14 +275,6 @@ def may_read(task: Mapping[str, Any]) -> bool:
     return task.get("data") is None or was_named(task["data"])
 
 
-def training_settings(preset: str, own: Mapping[str, Any], where: str) -> TrainingSettings:
-    """The preset's settings, replaced by those of a file."""
-    try:
-        return TrainingSettings(**(PRESET_SETTINGS.get(preset, {}) | dict(own)))
-    except InputError as error:
-        raise InputError(f"{where}: training.{error}") from None
-
-
 def source_of(task: Mapping[str, Any]) -> dict[str, Any]:
     """Where the data of a task come from: its ``name`` or its ``data``."""
     return {key: task[key] for key in ("name", "data") if task.get(key) is not None}
@@ -214,63 +283,6 @@ def source_of(task: Mapping[str, Any]) -> dict[str, Any]:
 def without_source(task: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a task alone."""
     return {key: value for key, value in task.items() if key not in ("name", "data")}
-
-
-def validated(entries: Any, where: str, *, trust: bool = False) -> dict[str, Any]:
-    """The entries of a config file, all names known, all values of their types.
-
-    Args:
-        entries: as they stand in the file.
-        where: begins the sentence if they are wrong.
-        trust: whether an import path among them may be followed.
-    Returns: ``preset``, if there is one, and the settings given in ``model``, ``task`` and
-        ``training``, which may be empty.
-    """
-    if not isinstance(entries, dict | None):
-        raise InputError(f"{where}: expected entries such as 'preset: set', found {entries!r:.40}.")
-    read = dict(entries or {})
-    check_format(read.pop("format", FORMAT), FORMAT, where)
-    for key in read:
-        if key not in ("preset", *SECTIONS):
-            raise _unknown(where, str(key), ("preset", *SECTIONS))
-    if isinstance(read.get("task"), str):
-        read["task"] = {"name": read["task"]}
-    for section in SECTIONS:
-        read[section] = {} if read.get(section) is None else read[section]
-        if not isinstance(read[section], dict):
-            raise InputError(f"{where}: {section}: expected settings, found {read[section]!r:.40}.")
-    if {"name", "data"} <= set(read["task"]):
-        raise InputError(f"{where}: task: give either name or data, not both.")
-    read["preset"] = typed(read.get("preset"), str | None, f"{where}: preset")
-    for key, value in source_of(read["task"]).items():
-        typed(value, str, f"{where}: task.{key}")
-    if read["preset"] is None or not source_of(read["task"]):
-        return {key: value for key, value in read.items() if value is not None}
-    try:
-        find_preset(read["preset"], trust=trust)
-        kinds = settings_of(read["preset"], read["task"])
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-    return read | _typed(kinds, {section: read[section] for section in SECTIONS}, where)
-
-
-def _typed(kinds: dict[Section, type[Any]], values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The values of all sections as the types that they have in `kinds`."""
-    sections = []
-    for section, kind in kinds.items():
-        hints = get_type_hints(kind, include_extras=True)
-        if section == "task":
-            hints |= {"name": str, "data": str}
-        for key in values[section]:
-            if key not in hints:
-                raise _unknown(where, f"{section}.{key}", [f"{section}.{k}" for k in hints])
-        given = [(key, hints[key]) for key in values[section]]
-        sections.append((section, dataclasses.make_dataclass(section, given)))
-    try:
-        whole = typed(values, dataclasses.make_dataclass("Config", sections), where, strict=False)
-    except TypeError as error:
-        raise InputError(f"{where}: a type of its settings is not known ({error}).") from None
-    return {section: vars(getattr(whole, section)) for section in values}
 
 
 def _unknown(where: str, key: str, known: Any) -> InputError:
