@@ -143,10 +143,10 @@ def test_other_data_are_seen_as_those_trained_on_or_refused():
 
 def test_forecasts_that_are_not_numbers_are_told_and_if_all_are_refused(tiny_task):
     class Broken(LastFrame):
-        def forecast(self, graph, return_attention):
-            forecast, maps = super().forecast(graph, return_attention)
+        def forecast(self, graph):
+            forecast = super().forecast(graph)
             x = forecast.x.masked_fill(graph.x[:, -1, :1, :1] < self.limit, torch.nan)
-            return Forecast(x, forecast.v), maps
+            return Forecast(x, forecast.v)
 
     model = Broken()
     model.limit = tiny_task.test[:][0].x[:, -1, 0, 0].sort().values[3]

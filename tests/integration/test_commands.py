@@ -87,9 +87,9 @@ def test_your_own_data_and_your_own_model(spacetime, tmp_path):
         "    @property\n"
         "    def symmetries(self):\n"
         "        return Symmetries(True, True, True)\n"
-        "    def forecast(self, graph, return_attention):\n"
+        "    def forecast(self, graph):\n"
         "        x, v = graph.x[:, -1], graph.v[:, -1]\n"
-        "        return Forecast(x + self.a * v, v), ()\n"
+        "        return Forecast(x + self.a * v, v)\n"
     )
     walk = np.random.default_rng(0).standard_normal((1, 200, 3, 2)).cumsum(1)
     np.savez("walk.npz", x=walk.cumsum(1), times=0.5 * np.arange(200))

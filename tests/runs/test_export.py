@@ -272,10 +272,10 @@ def test_all_is_left_as_it_was(path):
 class Mine(LastFrame):
     """Asks for B, as users' models do."""
 
-    def forecast(self, graph: SpacetimeGraph, return_attention: bool):
-        forecast, maps = super().forecast(graph, return_attention)
+    def forecast(self, graph: SpacetimeGraph):
+        forecast = super().forecast(graph)
         ones = torch.ones(self.batch(graph), 1, 1)
-        return Forecast(forecast.x * ones, forecast.v * ones), maps
+        return Forecast(forecast.x * ones, forecast.v * ones)
 
     def batch(self, graph: SpacetimeGraph):
         return len(graph)
@@ -287,9 +287,9 @@ class Fixed(Mine):
 
 
 class Unsayable(LeastSquaresLine):
-    def forecast(self, graph: SpacetimeGraph, return_attention: bool):
-        forecast, maps = super().forecast(graph, return_attention)
-        return Forecast(torch.linalg.svdvals(forecast.x)[..., None], forecast.v), maps
+    def forecast(self, graph: SpacetimeGraph):
+        forecast = super().forecast(graph)
+        return Forecast(torch.linalg.svdvals(forecast.x)[..., None], forecast.v)
 
 
 def test_a_model_of_ones_own_may_ask_for_the_number_of_graphs(path):
@@ -329,7 +329,7 @@ def test_an_existing_file_is_kept(format, path):
 
 
 def test_an_unknown_format_is_refused(path):
-    with pytest.raises(InputError, match="format: there is no 'onx'; did you mean 'onnx'"):
+    with pytest.raises(InputError, match="format: expected 'onnx' or 'torch-export', found 'onx'"):
         export(SET(**TINY), particles(**FLOAT32), path, "onx")
 
 

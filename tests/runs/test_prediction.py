@@ -37,10 +37,10 @@ class Spy(Forecaster):
         self.dropout = torch.nn.Dropout()
         self.seen, self.modes = [], []
 
-    def forecast(self, graph, return_attention):
+    def forecast(self, graph):
         self.seen.append(graph)
         self.modes.append((self.dropout.training, torch.is_grad_enabled()))
-        return Forecast(graph.x[:, -1], graph.v[:, -1]), ()
+        return Forecast(graph.x[:, -1], graph.v[:, -1])
 
 
 class Counting:
@@ -179,7 +179,7 @@ def test_windows_are_found_by_time(tmp_path):
         ({"frames": 2}, {}, "reads 3 frames, 0.5 apart, and the data have 2; give longer runs"),
         ({"times": [0, 0.5, *range(2, 12)]}, {}, "at most 2 such frames in a row; give runs with"),
         ({}, {"horizon_time": 0.0}, "horizon_time: expected a positive number, found 0.0"),
-        ({}, {"batch_size": 0}, "batch_size: expected a positive whole number, found 0"),
+        ({}, {"batch_size": 0}, "batch_size: expected a positive whole number or None, found 0"),
         ({}, {"length": 0}, "length: expected a positive whole number, found 0"),
         ({}, {"out": "a.h5"}, "a .h5 file holds one run, found 3"),
         ({"dims": 2}, {}, "n = 3 space dimensions, the graph has 2"),  # the model's own words
@@ -229,10 +229,10 @@ def test_the_model_comes_back_as_it_was(tmp_path):
     assert torch.equal(model.seen[0].v[:1], expected)
 
     class Interrupted(Spy):
-        def forecast(self, graph, return_attention):
+        def forecast(self, graph):
             if self.seen:
                 raise KeyboardInterrupt
-            return super().forecast(graph, return_attention)
+            return super().forecast(graph)
 
     model = Interrupted().train()
     options = dict(length=2, frame_time=0.5, horizon_time=1.0, batch_size=1)

@@ -497,10 +497,10 @@ class Staged(StraightLine):
         self.late = fraction >= 0.5
         return self.late
 
-    def forecast(self, graph, return_attention):
-        line, maps = super().forecast(graph, return_attention)
+    def forecast(self, graph):
+        line = super().forecast(graph)
         shift = self.weight + self.late * self.settings["far"]
-        return Forecast(line.x + shift, line.v), maps
+        return Forecast(line.x + shift, line.v)
 
 
 def test_what_is_forecast_as_in_the_end_beats_what_is_not(tiny_task):

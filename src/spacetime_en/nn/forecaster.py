@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_type_hints, overload
+from typing import Any, ClassVar, get_type_hints
 
 from torch import Tensor, nn
 
@@ -16,7 +16,6 @@ from spacetime_en.facts import DataFacts
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.metrics import errors
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.pretrained import Pretrained
 from spacetime_en.nn.state import Units
 
@@ -76,10 +75,8 @@ class Forecaster(Pretrained, nn.Module):
         """Whether all of the symmetries hold."""
         return all(self.symmetries)
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
-        """The forecast, and one set of attention maps a block (none without attention)."""
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+        """Forecast every node at the horizon."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
     def calibrate(self, train: Example, val: Example) -> None:
@@ -124,31 +121,14 @@ class Forecaster(Pretrained, nn.Module):
         length, time = self.settings["length_scale"], self.settings["time_scale"]
         return Units.of(graph, length, time, centred=self.symmetries.translation)
 
-    @overload
-    def __call__(
-        self, graph: SpacetimeGraph, return_attention: Literal[False] = False
-    ) -> Forecast: ...
-    @overload
-    def __call__(
-        self, graph: SpacetimeGraph, return_attention: Literal[True]
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]: ...
-    def __call__(self, graph: SpacetimeGraph, return_attention: bool = False) -> Any:
-        return super().__call__(graph, return_attention)
+    def __call__(self, graph: SpacetimeGraph) -> Forecast:
+        forecast: Forecast = super().__call__(graph)
+        return forecast
 
-    def forward(
-        self, graph: SpacetimeGraph, return_attention: bool = False
-    ) -> Forecast | tuple[Forecast, tuple[AttentionMaps, ...]]:
-        """Forecast every node at the target time.
-
-        Args:
-            graph: L frames of N nodes.
-            return_attention: also return the attention maps, one
-                :class:`~spacetime_en.nn.layers.etal.AttentionMaps` a block.
-        Returns: the forecast, or (forecast, maps).
-        """
+    def forward(self, graph: SpacetimeGraph) -> Forecast:
+        """Check L frames of N nodes, and forecast every node at the horizon."""
         self.check(graph)
-        forecast, attention = self.forecast(graph, return_attention)
-        return (forecast, attention) if return_attention else forecast
+        return self.forecast(graph)
 
     def check(self, graph: SpacetimeGraph) -> None:
         """Refuse what is no graph, or one of another precision or device than the model."""

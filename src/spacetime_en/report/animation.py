@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import new_whole
-from spacetime_en._util.schema import Count, Positive, checked
+from spacetime_en._util.schema import Count, checked, shortened
 from spacetime_en.data.graphs import states_at
 from spacetime_en.data.simulation.simulator import simulate
 from spacetime_en.data.simulation.systems import SYSTEMS
@@ -34,9 +34,7 @@ SLIDING = 20  # consecutive windows of one run that are enough for an animation 
 
 
 @checked
-def make_scene(
-    models: Mapping[str, Forecaster], task: Task, window: Count, frames: Positive
-) -> Scene:
+def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, frames: int) -> Scene:
     """The scene of a test window.
 
     If the window's run has many windows, as a recording does, they are shown one after the other:
@@ -51,8 +49,8 @@ def make_scene(
         frames: the maximum number of frames, not counting the observed ones.
     """
     windows = task.test
-    if frames > MOST_FRAMES:
-        raise InputError(f"frames: expected 1 to {MOST_FRAMES:,}, found {frames}.")
+    if not 0 < frames <= MOST_FRAMES:
+        raise InputError(f"frames: expected 1 to {MOST_FRAMES:,}, found {shortened(frames)}.")
     if windows.trajectories.x.shape[-1] > 3:
         raise InputError("animate: shows up to three dimensions of space.")
     if window >= len(windows):
@@ -197,7 +195,7 @@ def _charge(t: Trajectories, run: int) -> Positions | None:
 
 @checked
 def animate(
-    scene: Scene, out: Path, fps: Positive = 20, progress: Callable[[int], None] | None = None
+    scene: Scene, out: Path, fps: int = 20, progress: Callable[[int], None] | None = None
 ) -> Path:
     """Write a scene as ``.gif``, ``.mp4`` (needs ffmpeg) or ``.html`` (interactive, in 3-D).
 
@@ -211,8 +209,8 @@ def animate(
     kind = out.suffix.lower()
     if kind not in ENDINGS:
         raise InputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}.")
-    if fps > 100:
-        raise InputError(f"fps: expected 1 to 100 frames a second, found {fps}.")
+    if not 0 < fps <= 100:
+        raise InputError(f"fps: expected 1 to 100 frames a second, found {shortened(fps)}.")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError(f"{out}: MP4 needs the program ffmpeg; install it, or write a .gif.")
     with new_whole(out) as part:

@@ -19,6 +19,7 @@ from spacetime_en._util.files import write_atomically
 from spacetime_en.data import Task
 from spacetime_en.evaluation import TRIVIAL_FORECASTS, evaluate, measure_errors
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.models.set import SET
 from spacetime_en.reproduce.plan import MODELS, Experiment, Scale
 from spacetime_en.reproduce.published import centroid_variance
 from spacetime_en.runs.config import Config
@@ -228,9 +229,11 @@ def _tested(model: Forecaster, task: Task, config: Config) -> Result:
 
 def attention_maps(model: Forecaster, task: Task, windows: int = 64) -> list[dict[str, Any]]:
     """The mean attention from frame t to frame s over test windows and nodes, by block and kind."""
+    if not isinstance(model, SET):
+        return []
     graph, _ = task.test[: min(windows, len(task.test))]
     with torch.no_grad():
-        _, maps = model(graph, return_attention=True)
+        maps = model.attention(graph)
     kinds = ("features", "positions", "velocities")
     found = [{kind: getattr(block, kind) for kind in kinds} for block in maps]
     return [

@@ -234,8 +234,7 @@ class _OfTensors(nn.Module):
         graph = object.__new__(SpacetimeGraph)  # as _unchecked does, in words that Dynamo follows
         for name, value in fields.items():
             object.__setattr__(graph, name, value)
-        forecast, _ = self.model.forecast(graph, return_attention=False)
-        return _outputs(forecast)
+        return _outputs(self.model.forecast(graph))
 
 
 def _torch_export(

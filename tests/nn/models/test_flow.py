@@ -7,9 +7,12 @@ import torch
 
 from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
 from spacetime_en.geometry import norm
-from spacetime_en.nn.models.flow import SMOOTH, SOFT
+from spacetime_en.nn.models.flow import Curriculum
 from tests.helpers import liven, masked, particles
 from tests.nn.samples import far_apart, flow
+
+ADAPTIVE = Curriculum().equal_steps_until
+SOFTENING = Curriculum().softening[1]
 
 
 def test_a_new_force_is_zero_and_a_flow_as_built_the_straight_line():
@@ -29,8 +32,8 @@ def test_a_symmetric_force_conserves_momentum_and_energy():
     r = torch.linspace(1e-3, 20, 40_001, dtype=torch.float64)[:, None]
     tables = {}
     for charge in (-1.0, 1.0):
-        f = model.force.strength((r.square() + SOFT[1] ** 2).sqrt(), torch.full_like(r, charge))
-        f = (f * r / (r.square() + SOFT[1] ** 2).sqrt())[:, 0].detach()
+        f = model.force.strength((r.square() + SOFTENING**2).sqrt(), torch.full_like(r, charge))
+        f = (f * r / (r.square() + SOFTENING**2).sqrt())[:, 0].detach()
         tables[charge] = -torch.cumulative_trapezoid(f, r[:, 0])
 
     def energy(x, v, charges):
@@ -189,7 +192,7 @@ def test_the_curriculum_goes_from_smooth_to_sharp():
     graph = particles(horizon=2.0)
     model = flow()
     found = []
-    for used in (0.0, SMOOTH, 1.0):
+    for used in (0.0, ADAPTIVE, 1.0):
         model.set_progress(used)
         found.append(model(graph).x)
     assert (found[0] - found[1]).abs().max() > 1e-3
@@ -214,9 +217,9 @@ def test_the_loss_is_0_for_the_truth_and_grows_with_the_error(L, used):
     some, more = (
         model.losses(graph, Forecast(truth.x + d * one, truth.v), 1.0) for d in (0.1, 0.3)
     )
-    scale = 1e-2 if used < SMOOTH else 1e-6
+    scale = 1e-2 if used < ADAPTIVE else 1e-6
     assert (none < scale).all()
-    if L == 1 or used >= SMOOTH:  # before that, the window is all it looks at
+    if L == 1 or used >= ADAPTIVE:  # before that, the window is all it looks at
         assert none[0] < some[0] < more[0]
 
 

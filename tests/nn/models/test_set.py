@@ -243,16 +243,15 @@ def test_in_a_box_wrapped_and_unwrapped_paths_give_the_same_forecast():
     torch.testing.assert_close(model(wrapped).v, model(unwrapped).v)
 
 
-def test_attention_maps_come_with_the_forecast():
+def test_attention_maps_are_asked_for_apart():
     graph = particles()
-    model = small_set(adjacency="edges")
-    forecast, maps = model(graph, return_attention=True)
-    torch.testing.assert_close(forecast.x, model(graph).x)
+    maps = small_set(adjacency="edges").attention(graph)
     assert len(maps) == 2
     assert maps[0].positions.shape == (3, 4, 3, 3)
     assert maps[1].edges.shape == (3, 16, 3, 3)
-    assert small_set(temporal=False)(graph, return_attention=True)[1][0].features is None
-    assert build_model("last-frame")(graph, return_attention=True)[1] == ()
+    assert all(kind is None for kind in small_set(temporal=False).attention(graph)[0])
+    with pytest.raises(InputError, match="graph: its dtype"):
+        small_set().attention(graph.to(torch.float32))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from spacetime_en.collation import collate
 from spacetime_en.geometry import NAMED_NODES, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Example, Forecaster
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.models.kernel import CHANGES, Kernel
 from spacetime_en.nn.models.tree import Joints, Tree
 from spacetime_en.nn.requirements import check_ahead, check_frames, check_no_box, check_nodes
@@ -115,15 +114,13 @@ class Body(Forecaster):
     def symmetries(self) -> Symmetries:
         return NAMED_NODES
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         if self.training or self.memory is None:
-            return self._by_networks(graph), ()
+            return self._by_networks(graph)
         found, known = self._by_networks(graph), self.memory(graph)
         share = self.settings["memory"]
         x, v = (torch.lerp(a, b, share) for a, b in ((found.x, known.x), (found.v, known.v)))
-        return Forecast(x, v), ()
+        return Forecast(x, v)
 
     def _by_networks(self, graph: SpacetimeGraph) -> Forecast:
         """What the networks say, of both sides alike if mirrored."""

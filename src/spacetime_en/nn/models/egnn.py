@@ -6,7 +6,6 @@ from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.layers.block import with_distances
 from spacetime_en.nn.layers.egcl import EGNN
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.requirements import check_widths
 from spacetime_en.nn.state import mean_over_time, with_up
@@ -44,9 +43,7 @@ class EGNNForecaster(Forecaster):
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         units = self.units(graph)
@@ -57,4 +54,4 @@ class EGNNForecaster(Forecaster):
         a = with_distances(state, neighbourhood)
         _, x, v = self.egnn(state.h, state.x, state.v, a, neighbourhood, up)
         x, v = (mean_over_time(t, graph.frame_mask) for t in (x, v))
-        return units.denormalize(graph, x, v), ()
+        return units.denormalize(graph, x, v)

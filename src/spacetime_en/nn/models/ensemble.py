@@ -17,12 +17,12 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, Positive, Scale
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Example
-from spacetime_en.nn.models.flow import STEEPEST, Flow, Steps
+from spacetime_en.nn.models.flow import Flow, Steps
 from spacetime_en.nn.physics.observer import LONGEST, Observer, WindowStatistics, standard_normal
 from spacetime_en.nn.state import Units
 
-TRAINED = 4  # members in training
-SOFT = 0.5  # softening of forces at first, in the model's units of length
+TRAINING_MEMBERS = 4
+INITIAL_SOFTENING = 0.5  # of forces, in the model's units of length
 
 Members = Annotated[int, msgspec.Meta(ge=1, le=1 << 14)]
 
@@ -60,7 +60,7 @@ class FlowEnsemble(Flow):
             raise InputError(f"members: expected an even number, found {members}.")
         self.observer = Observer()
         self.register_buffer("numbers", standard_normal(members).float(), persistent=False)
-        self.softening = nn.Parameter(torch.tensor(math.log(SOFT)))
+        self.softening = nn.Parameter(torch.tensor(math.log(INITIAL_SOFTENING)))
 
     def calibrate(self, train: Example, val: Example) -> None:
         """Begin with the noise that the training graphs show."""
@@ -116,14 +116,14 @@ class FlowEnsemble(Flow):
         distribution: it teaches the law of force, where flows start, and how far they differ. The
         target is an observation, too, so that members are given the noise of one.
         """
-        (B, L, N), K = graph.x.shape[:3], TRAINED
+        (B, L, N), K = graph.x.shape[:3], TRAINING_MEMBERS
         units, statistics = self._statistics(graph)
         size = float(self._typical_residual(graph, target, alpha).sqrt())
         # Where it ends, a member changes the loss by at most 2 / (K sqrt N) per unit of length;
         # where it starts, its velocity counts as often as it has time.
         time = float(graph.horizon.max()) / units.time
         steepest = 2 / (K * N**0.5) * max(1.0, alpha) ** 0.5 * max(1.0, time)
-        bound = STEEPEST * steepest / (size * B)
+        bound = self.curriculum.max_gradient * steepest / (size * B)
         # (Drawn anew in every step, and not in pairs: the score is one of independent members.)
         numbers = torch.randn(2, B, K, L, dtype=graph.x.dtype, device=graph.x.device)
         ((x, v),) = self._bundle(graph, units, statistics, numbers, graph.horizon[:, None], bound)

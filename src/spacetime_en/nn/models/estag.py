@@ -167,9 +167,15 @@ class ESTAG(Forecaster):
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+        return self._run(graph)[0]
+
+    def attention(self, graph: SpacetimeGraph) -> tuple[AttentionMaps, ...]:
+        """The attention weights of every block for `graph`, in the order of the blocks."""
+        self.check(graph)
+        return self._run(graph)[1]
+
+    def _run(self, graph: SpacetimeGraph) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         check_no_padding(graph, "ESTAG takes means over all nodes")

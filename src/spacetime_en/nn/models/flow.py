@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -22,7 +23,6 @@ from spacetime_en._util.tensors import as_tensor
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.models.trivial import LastFrame, StraightLine
 from spacetime_en.nn.physics.force import PairForce, Pairs
@@ -30,19 +30,36 @@ from spacetime_en.nn.physics.leapfrog import StepControl, leapfrog
 from spacetime_en.nn.requirements import check_widths
 from spacetime_en.nn.state import State, Units
 
-# The curriculum. Chaos hides the law of force at first: equal steps and softened forces make
-# motions smooth, until the law is roughly known; then steps adapt, forces are softened at very
-# short range only, and outliers are mistrusted.
-SMOOTH = 0.3  # share of the training with equal steps
-HARD = 0.7  # share after which the softening is at its end
-SOFT = 0.5, 1e-3  # softening at the start and at the end, in the model's units of length
-OUTLIER = 0.3, 3e-3  # errors, relative to the straight line's, beyond which windows count less
-COUNTED = 0.2  # share of the windows of a batch that count whatever their errors are
-STEEPEST = 3.0  # gradient of a system relative to the steepest that its loss can have
-MOST = 150, 4000  # steps of a system in training, and in use
-
 Steps = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 StepFraction = Annotated[float, msgspec.Meta(ge=LEAST, le=1.0)]
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """How training proceeds from smooth motions to sharp ones.
+
+    Chaos hides the law of force at first: equal steps and softened forces make motions smooth
+    until the law is roughly known. Then steps adapt, forces are softened at very short range only,
+    and outliers count less and less. Times are fractions of the training budget.
+
+    Args:
+        equal_steps_until: when steps begin to adapt.
+        softened_until: when the softening reaches its final value.
+        softening: at the start and at the end, in the model's units of length.
+        outlier_limit: the error, relative to the straight line's, beyond which windows count less;
+            when steps begin to adapt, and at the end.
+        inlier_quantile: the limit is never below this quantile of a batch's errors.
+        max_gradient: of a system, relative to the steepest gradient that its loss can have.
+        max_steps: of a system, in training and in use.
+    """
+
+    equal_steps_until: float = 0.3
+    softened_until: float = 0.7
+    softening: tuple[float, float] = (0.5, 1e-3)
+    outlier_limit: tuple[float, float] = (0.3, 3e-3)
+    inlier_quantile: float = 0.2
+    max_gradient: float = 3.0
+    max_steps: tuple[int, int] = (150, 4000)
 
 
 class Flow(Forecaster):
@@ -62,6 +79,7 @@ class Flow(Forecaster):
     """
 
     reads_horizon = True
+    curriculum = Curriculum()
 
     def __init__(
         self,
@@ -75,17 +93,15 @@ class Flow(Forecaster):
     ) -> None:
         super().__init__()
         self.force = PairForce(edge_features + 2 * node_features, hidden)
-        self.trained = 1.0
+        self.progress = 1.0  # fraction of the training budget used
 
     @property
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         (forecast,) = self._trajectory(graph, graph.horizon[:, None])
-        return forecast, ()
+        return forecast
 
     def at(self, graph: SpacetimeGraph, times: Tensor | Sequence[float]) -> list[Forecast]:
         """Forecasts at several times in one pass: whole trajectories.
@@ -135,8 +151,8 @@ class Flow(Forecaster):
 
     def _softening(self) -> float:
         """Of forces, at this point of the training."""
-        gone = min(1.0, self.trained / HARD)
-        return float(SOFT[0] * (SOFT[1] / SOFT[0]) ** gone)
+        fraction = min(1.0, self.progress / self.curriculum.softened_until)
+        return _between(*self.curriculum.softening, fraction)
 
     def _pairs(
         self, latest: SpacetimeGraph, units: Units, state: State, softening: float | Tensor
@@ -161,7 +177,7 @@ class Flow(Forecaster):
     def _step_control(self, part: float) -> StepControl:
         """How fine the steps are at this point of the training, over a part of the whole way."""
         c = self.settings
-        step_fraction = c["step_fraction"] if self.trained >= SMOOTH else None
+        step_fraction = c["step_fraction"] if self._steps_adapt else None
         if step_fraction is not None and torch.compiler.is_exporting():
             raise InputError(
                 "step_fraction: steps that depend on the data cannot be exported; in Python, "
@@ -170,15 +186,19 @@ class Flow(Forecaster):
         if step_fraction is not None and self.training:
             step_fraction = 2 * step_fraction
         min_steps = max(1, math.ceil(part * c["steps"] - 1e-4))  # (parts are rounded)
-        return StepControl(
-            min_steps, max(min_steps, MOST[0] if self.training else MOST[1]), step_fraction
-        )
+        in_training, in_use = self.curriculum.max_steps
+        max_steps = max(min_steps, in_training if self.training else in_use)
+        return StepControl(min_steps, max_steps, step_fraction)
 
     # --- training -----------------------------------------------------------------------------
 
+    @property
+    def _steps_adapt(self) -> bool:
+        return self.progress >= self.curriculum.equal_steps_until
+
     def set_progress(self, fraction: float) -> bool:
-        self.trained = fraction
-        return fraction >= HARD
+        self.progress = fraction
+        return fraction >= self.curriculum.softened_until
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """How far the flow misses the target, and the last frame if it starts at the first one.
@@ -193,7 +213,7 @@ class Flow(Forecaster):
             span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.horizon)
             first = graph.frame(torch.zeros_like(graph.last_frame), span)
             aims.append((first, LastFrame()(latest)))
-        if not aims or self.trained >= SMOOTH:
+        if not aims or self._steps_adapt:
             aims.append((latest, target))
         return torch.stack([self._missed(start, aim, alpha) for start, aim in aims]).sum(0)
 
@@ -204,14 +224,15 @@ class Flow(Forecaster):
         then less and less beyond a limit that falls as far as the errors themselves do.
         """
         size = self._typical_residual(start, aim, alpha)
-        late = max(0.0, (self.trained - SMOOTH) / (1 - SMOOTH))
-        limit = OUTLIER[0] * (OUTLIER[1] / OUTLIER[0]) ** late if late else 1.0
-        bound = STEEPEST / (limit * float(size)) ** 0.5 / len(start)
+        c = self.curriculum
+        late = max(0.0, (self.progress - c.equal_steps_until) / (1 - c.equal_steps_until))
+        limit = _between(*c.outlier_limit, late) if late else 1.0
+        bound = c.max_gradient / (limit * float(size)) ** 0.5 / len(start)
         (end,) = self._trajectory(start, start.horizon[:, None], bound)
         error = self.distance(end, aim, start.node_mask, alpha) / size
         if not late:
             return (error + 1e-5).sqrt()
-        limit = error.detach().quantile(COUNTED).clamp(min=limit)
+        limit = error.detach().quantile(c.inlier_quantile).clamp(min=limit)
         return error / (error + limit)
 
     def _typical_residual(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
@@ -219,3 +240,8 @@ class Flow(Forecaster):
         line = StraightLine()(start)
         missed = self.distance(line, aim, start.node_mask, alpha).detach().median()
         return missed.clamp(min=1e-10)  # (in the model's units: nothing to explain)
+
+
+def _between(start: float, end: float, fraction: float) -> float:
+    """Geometric interpolation."""
+    return float(start * (end / start) ** fraction)

@@ -21,7 +21,6 @@ from spacetime_en.geometry import NAMED_NODES, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.metrics import mse
 from spacetime_en.nn.forecaster import Examples
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.models.regression import Regression, Start, best
 from spacetime_en.nn.models.tree import Joints, Tree
 from spacetime_en.nn.requirements import check_dims, check_no_box, check_nodes
@@ -86,11 +85,9 @@ class Kernel(Regression):
     def symmetries(self) -> Symmetries:
         return NAMED_NODES
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         with _in_full_precision(graph.x.device.type):
-            return self.tree.both_sides(lambda g: Regression.forecast(self, g, False)[0], graph), ()
+            return self.tree.both_sides(super().forecast, graph)
 
     def residual(self, start: Start) -> tuple[Tensor, Tensor]:
         seen = self._seen(start)

@@ -6,7 +6,6 @@ from torch import nn
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.state import last_state
 
 
@@ -27,9 +26,7 @@ class LinearDynamics(Forecaster):
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=True, rotation=False, permutation=True)
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, x, v = last_state(graph)
         x, v = x + self.alpha * v, self.beta * v + self.gamma
-        return units.denormalize(graph, x, v), ()
+        return units.denormalize(graph, x, v)

@@ -100,13 +100,9 @@ class LSTM(Forecaster):
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=False, rotation=False, permutation=False)
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         check_dims(graph, c["dims"])
         check_nodes(graph, c["nodes"])
-        return run_blocks(
-            graph, self.units(graph), self.blocks, self.feed_forward, False, return_attention
-        )
+        return run_blocks(graph, self.units(graph), self.blocks, self.feed_forward)[0]

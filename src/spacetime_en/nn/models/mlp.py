@@ -9,7 +9,6 @@ from spacetime_en._util.schema import Positive, Scale
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.requirements import check_dims
 from spacetime_en.nn.state import mean_over_time
 
@@ -44,13 +43,11 @@ class MLP(Forecaster):
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=False, rotation=False, permutation=True)
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         c = self.settings
         check_dims(graph, c["dims"])
         units = self.units(graph)
         state = units.normalize(graph)
         out = self.network(torch.cat([state.x, state.v], dim=-1))  # (B, L, N, 2n)
         x, v = mean_over_time(out, graph.frame_mask).chunk(2, dim=-1)
-        return units.denormalize(graph, x, v), ()
+        return units.denormalize(graph, x, v)

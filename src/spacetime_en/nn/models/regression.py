@@ -12,7 +12,6 @@ from torch import Tensor
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import ClosedForm, Examples
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.requirements import check_ahead, check_frames
 from spacetime_en.nn.state import State, Units
 
@@ -56,14 +55,12 @@ class Regression(ClosedForm):
         """
         raise NotImplementedError
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         start = self.start(graph)
         position, velocity = self.residual(start)
         x = start.x + start.ahead + position
         v = (start.ahead + velocity) / graph.horizon[:, None, None]
-        return start.units.denormalize(graph, x, v), ()
+        return start.units.denormalize(graph, x, v)
 
     def start(self, graph: SpacetimeGraph) -> Start:
         """Units, state, the last positions and how far their velocities lead."""

@@ -119,8 +119,16 @@ class SET(Forecaster):
             permutation=not (indexed_edges and edges_matter),
         )
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+        return self._run(graph, with_weights=False)[0]
+
+    def attention(self, graph: SpacetimeGraph) -> tuple[AttentionMaps, ...]:
+        """The attention weights of every block for `graph`, in the order of the blocks."""
+        self.check(graph)
+        return self._run(graph, with_weights=True)[1]
+
+    def _run(
+        self, graph: SpacetimeGraph, with_weights: bool
     ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
@@ -140,7 +148,7 @@ class SET(Forecaster):
             self.blocks,
             self.feed_forward,
             c["causal"],
-            return_attention,
+            with_weights,
             c["up"],
         )
 
@@ -150,8 +158,8 @@ def run_blocks(
     units: Units,
     blocks: nn.ModuleList,
     feed_forward: FeedForward,
-    causal: bool,
-    return_attention: bool,
+    causal: bool = False,
+    with_weights: bool = False,
     up: bool = False,
 ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
     """Algorithm 2: the blocks in turn, then the mean over time, (B, L, N, n) -> (B, N, n)."""
@@ -163,7 +171,7 @@ def run_blocks(
     maps = []
     for block in blocks:
         state, block_maps = block(
-            state, feed_forward, neighbourhood, window, return_attention, direction
+            state, feed_forward, neighbourhood, window, with_weights, direction
         )
         maps.append(block_maps)
     x = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)

@@ -6,7 +6,6 @@ from torch import Tensor
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.state import Units, last_state, mean_over_time
 
 
@@ -17,11 +16,9 @@ class LastFrame(Forecaster):
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, x, v = last_state(graph)
-        return units.denormalize(graph, x, v), ()
+        return units.denormalize(graph, x, v)
 
 
 class StraightLine(Forecaster):
@@ -31,11 +28,9 @@ class StraightLine(Forecaster):
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, x, v = last_state(graph)
-        return units.denormalize(graph, x + graph.horizon[:, None, None] * v, v), ()
+        return units.denormalize(graph, x + graph.horizon[:, None, None] * v, v)
 
 
 class Parabola(Forecaster):
@@ -49,12 +44,10 @@ class Parabola(Forecaster):
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         L = graph.x.shape[1]
         if L < 3:
-            return StraightLine().forecast(graph, return_attention)
+            return StraightLine().forecast(graph)
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
         state = units.normalize(graph)
         number = torch.arange(L, device=graph.x.device).expand(len(graph), L)
@@ -78,7 +71,7 @@ class Parabola(Forecaster):
         line = line_x - units.origin[:, 0] + ahead * line_v
         return units.denormalize(
             graph, torch.where(enough, parabola, line), torch.where(enough, rate, line_v)
-        ), ()
+        )
 
 
 def _or_one(t: Tensor) -> Tensor:
@@ -97,9 +90,7 @@ class LeastSquaresLine(Forecaster):
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(
-        self, graph: SpacetimeGraph, return_attention: bool
-    ) -> tuple[Forecast, tuple[AttentionMaps, ...]]:
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
         state = units.normalize(graph)
         x_mean = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
@@ -114,4 +105,4 @@ class LeastSquaresLine(Forecaster):
         q = (mean_over_time(t * state.x, seen) + v_mean) / (spread + 1)
         ahead = t.gather(1, graph.last_frame[:, None, None, None])[:, 0]  # last frame, centred
         x = x_mean + (ahead + graph.horizon[:, None, None]) * q
-        return units.denormalize(graph, x, q), ()
+        return units.denormalize(graph, x, q)

@@ -7,6 +7,7 @@ takes them when, and only when, two of its nodes are about to meet.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -51,8 +52,12 @@ def leapfrog(
     motion = _Motion(force, bound)
     a, r = motion.acceleration(x, pairs)
     if control.step_fraction is not None:
-        x, v = motion.adaptively(pairs, x, v, a, r, duration, control)
-        return x, v
+        adaptively = motion.adaptively
+        # Which systems go on is known only from the numbers: not for the compiler. (As a decorator
+        # `disable` would import all of it, which takes seconds.)
+        if "torch._dynamo" in sys.modules:
+            adaptively = torch.compiler.disable(adaptively)
+        return adaptively(pairs, x, v, a, r, duration, control)
     h = (duration / control.min_steps)[:, None, None]
     for _ in range(control.min_steps):
         x, v, a, _ = motion.step(pairs, x, v, a, h)
@@ -84,8 +89,6 @@ class _Motion(NamedTuple):
         a, r = self.acceleration(x, pairs)
         return x, v + h / 2 * a, a, r
 
-    # (Which systems go on is known only from the numbers.)
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def adaptively(
         self,
         pairs: Pairs,
