@@ -97,7 +97,7 @@ def test_what_a_killed_process_left_is_swept_by_the_next_that_writes_beside_it(t
     assert len(hidden(tmp_path)) == 2  # the folder and its lock
     write_atomically(tmp_path / "b", lambda part: part.write_text("new"))
     assert os.listdir(tmp_path) == ["b"]
-    with new_whole(tmp_path / "a") as path:  # nobody is making it any more
+    with new_whole(tmp_path / "a") as path:  # nobody is writing it any more
         path.write_text("whole")
 
 
@@ -113,7 +113,9 @@ def test_what_is_at_work_or_of_another_machine_is_not_swept(tmp_path, monkeypatc
         path.write_text("half")
         write_atomically(tmp_path / "c", lambda part: part.write_text("new"))
         assert len([path for path in hidden(tmp_path) if path.is_dir()]) == 2
-    with pytest.raises(InputError, match=r"on elsewhere-1\) is making it; .* delete .*elsewhere-1"):
+    with pytest.raises(
+        InputError, match=r"on elsewhere-1\) is writing it; .* delete .*elsewhere-1"
+    ):
         make(tmp_path / "a", "two at once")
     making.__exit__(None, None, None)
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]

@@ -166,7 +166,7 @@ def test_search_then_train(spacetime, tmp_path):
         (("train", "mlp", *TASK, "--model.dims", "2", "--out", "x"), "tied to n = 2 space dim"),
         (
             ("train", "set", *TASK, "--out", "x", "--model.dropout", "2"),
-            "dropout: expected a share",
+            "dropout: expected a number from 0",
         ),
         (("train", "mlp", *TASK, "--out", "x", "--num-nodes", "2"), "num_nodes: 2 machines need a"),
         (("train", "--config", "bad.yaml", "--out", "x"), "bad.yaml: preset: expected text"),

@@ -1,8 +1,9 @@
-"""What a training is made of: a preset, a task, and how; typed from the code's own signatures.
+"""The config of a training: a preset, a task, and the settings of model, task and training.
 
-A config is written as YAML. Whatever is left out has its default::
+The settings and their types are those of the signatures that take them. A config is written as
+YAML; whatever is left out has its default::
 
-    format: 1                              # of this file
+    format: 1                              # version of this file format
     preset: set                            # or the import path of your own class (needs trust)
     model: {hidden: 64}                    # arguments of the model's class
     task: {name: charged, target_steps: 100} # or {data: FOLDER, length: 5}
@@ -14,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -31,27 +32,27 @@ from spacetime_en.nn.loading import build
 from spacetime_en.nn.presets import arguments_of, build_model, find_preset
 from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 
-# Arguments of models that the training windows tell, unless they are given.
+# Arguments of models that are taken from the training windows, unless they are given.
 FROM_DATA = (
     *("features", "node_features", "edge_features", "dims", "nodes", "frames", "parents", "up"),
     *("length_scale", "time_scale"),
 )
 SECTIONS = ("model", "task", "training")
 CONFIG_FORMAT = 1
-_VERIFIED = 1 << 28  # numbers whose checksum is compared in a few seconds
+_VERIFIED = 1 << 28  # largest number of values whose checksum is verified; it takes seconds
 
 
 @dataclass(frozen=True)
 class Config:
-    """A preset, the settings of its model and of the task that differ from the defaults, and how.
+    """What to train, on what, and how.
 
     Args:
         preset: a preset's name, or the import path of a class.
-        model: arguments of the model's class.
-        task: ``name`` or ``data``, and their settings.
+        model: arguments of the model's class that differ from the preset's.
+        task: ``name`` or ``data``, and settings that differ from the defaults.
         training: how to train.
-        trusted: whether the folder ``data`` of the task was named by the user. In a config from a
-            file it is read only if it was.
+        trusted: whether the folder ``data`` of the task may be read: the user named it, or trusts
+            the file that does.
     """
 
     preset: str
@@ -61,7 +62,7 @@ class Config:
     trusted: bool = field(default=True, compare=False, repr=False)
 
     def load_task(self) -> Task:
-        """The task, its data made or opened."""
+        """Load the task: open its data, or simulate them."""
         data = self.task.get("data")
         if data is not None and not self.trusted:
             raise InputError(
@@ -74,46 +75,49 @@ class Config:
         return task
 
     def build_model(self, task: Task) -> Forecaster:
-        """The model for the windows of `task`, its weights drawn by torch's current seed."""
+        """Build the model for the windows of `task`; the initial weights depend on torch's seed."""
         graph, _ = task.train[:1000]
         model = find_preset(self.preset).model
         settings = dict(self.model)
         if not of_order_one(self.task.get("name")):
-            known = arguments_of(model)
+            names = arguments_of(model)
             missing = [
-                s for s in ("length_scale", "time_scale") if s in known and s not in settings
+                s for s in ("length_scale", "time_scale") if s in names and s not in settings
             ]
             settings |= {s: graph.scales()[s] for s in missing}
         return build(lambda: build_model(self.preset, like=graph, **settings), "model")
 
     def resolved(self, model: Forecaster) -> Config:
-        """The same with every setting of the model and the task written out."""
+        """The config with every setting of the model and the task written out."""
         settings = task_schema(self.task)(**without_source(self.task))
         task = source_of(self.task) | dataclasses.asdict(settings)
         return dataclasses.replace(self, model=dict(model.config), task=task)
 
     def to_yaml(self) -> str:
-        """As YAML that :meth:`from_yaml` takes."""
-        plain = {
+        """Convert to YAML, which :meth:`from_yaml` reads."""
+        sections = {
             "format": CONFIG_FORMAT,
             "preset": self.preset,
             "model": dict(self.model),
             "task": dict(self.task),
             "training": dataclasses.asdict(self.training),
         }
-        return str(yaml.safe_dump(_plain(plain), sort_keys=False, allow_unicode=True))
+        return str(yaml.safe_dump(_plain(sections), sort_keys=False, allow_unicode=True))
 
     @classmethod
     def from_yaml(cls, text: str, where: str, *, trust: bool = False) -> Config:
-        """From YAML, all names and types checked; `where` begins the sentence if they are wrong.
+        """Read YAML, and check all names and types.
 
-        With `trust`, classes outside of this package and folders of data that it names count.
+        Args:
+            text: the YAML.
+            where: begins the error message, such as the name of the file.
+            trust: whether the class that it names may be imported, and its data be read.
         """
         return cls.from_dict(parse_yaml(text, where), where, trust=trust)
 
     @classmethod
     def from_dict(cls, entries: Any, where: str, *, trust: bool = False) -> Config:
-        """From the entries of a config file."""
+        """Read the entries of a config file; for the arguments see :meth:`from_yaml`."""
         file = Sections.parse(entries, where).validated(trust=trust)
         if file.preset is None or not source_of(file.task):
             raise InputError(f"{where}: expected a preset and a task.")
@@ -127,10 +131,10 @@ class Config:
 
 @dataclass(frozen=True)
 class Sections:
-    """What a config file says, which may leave out anything.
+    """The sections of a config file, any of which may be missing.
 
     Args:
-        where: begins the sentence if something is wrong.
+        where: begins error messages, such as the name of the file.
         preset: a preset's name or an import path; None: not given.
         model, task, training: the settings given.
     """
@@ -143,7 +147,7 @@ class Sections:
 
     @classmethod
     def parse(cls, entries: Any, where: str) -> Sections:
-        """From the entries as they stand in the file; the settings are not checked yet."""
+        """Read the entries of a file, without checking the settings."""
         if not isinstance(entries, dict | None):
             raise InputError(
                 f"{where}: expected entries such as 'preset: set', found {entries!r:.40}."
@@ -168,12 +172,12 @@ class Sections:
         return cls(where, preset, **settings)
 
     def validated(self, *, trust: bool = False) -> Sections:
-        """The same with every name known and every value of its type.
+        """Check names and types of all settings, and convert them to their types.
 
-        The model's settings are known once there is a preset, the task's once it has a source.
+        Those of the model can be checked only with a preset, those of the task with its source.
 
         Args:
-            trust: whether an import path in the file may be imported.
+            trust: whether the class that the file names may be imported.
         """
         schemas: dict[str, type[Any]] = {"training": TrainingSettings}
         try:
@@ -195,21 +199,20 @@ class Sections:
         for key in settings:
             if key not in hints:
                 raise _unknown(self.where, f"{section}.{key}", [f"{section}.{k}" for k in hints])
-        # A dataclass of the given settings alone, inside of another, so that errors say
-        # "training.lr".
+        # One dataclass inside of another, so that error messages say "training.lr".
         inner = dataclasses.make_dataclass(section, [(key, hints[key]) for key in settings])
         outer = dataclasses.make_dataclass("Config", [(section, inner)])
         try:
-            made = typed({section: settings}, outer, self.where, strict=False)
+            converted = typed({section: settings}, outer, self.where, strict=False)
         except TypeError as error:
             raise InputError(
                 f"{self.where}: a type of its settings is not known ({error})."
             ) from None
-        return dict(vars(getattr(made, section)))
+        return dict(vars(getattr(converted, section)))
 
 
 def model_schema(preset: str) -> type[Any]:
-    """A dataclass of the settings of a preset's model, made from its constructor's signature."""
+    """A dataclass of the settings of a preset's model, from its constructor's signature."""
     model, defaults = find_preset(preset)
     parameters = arguments_of(model)
     try:
@@ -254,13 +257,13 @@ def task_schema(task: Mapping[str, Any]) -> type[Any]:
 
 
 def _dataclass(name: str, fields: list[tuple[str, Any, Any]], doc: str | None) -> type[Any]:
-    made = dataclasses.make_dataclass(name, fields, frozen=True)
-    made.__doc__ = doc
-    return made
+    schema = dataclasses.make_dataclass(name, fields, frozen=True)
+    schema.__doc__ = doc
+    return schema
 
 
 def open_task(task: Mapping[str, Any]) -> Task:
-    """The task of a config: ``name`` and settings, or ``data`` and settings."""
+    """Load the task of a config: ``name`` or ``data``, and settings."""
     settings = without_source(task)
     if "name" in task:
         return load_task(task["name"], **settings)
@@ -271,26 +274,26 @@ def open_task(task: Mapping[str, Any]) -> Task:
 
 
 def may_read(task: Mapping[str, Any]) -> bool:
-    """Whether the data of a task that a file names may be read: made by name, or named before."""
+    """Whether the data of a task in a file may be read: none, or the user named them before."""
     return task.get("data") is None or was_named(task["data"])
 
 
 def source_of(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the data of a task come from: its ``name`` or its ``data``."""
+    """The source of a task: its ``name`` or its ``data``."""
     return {key: task[key] for key in ("name", "data") if task.get(key) is not None}
 
 
 def without_source(task: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a task alone."""
+    """The settings of a task, without its source."""
     return {key: value for key, value in task.items() if key not in ("name", "data")}
 
 
-def _unknown(where: str, key: str, known: Any) -> InputError:
-    return InputError(f"{where}: {no_such('setting', key, known)}")
+def _unknown(where: str, key: str, choices: Iterable[str]) -> InputError:
+    return InputError(f"{where}: {no_such('setting', key, choices)}")
 
 
 def _plain(value: Any) -> Any:
-    """Lists for tuples and text for paths, as YAML wants them."""
+    """Convert tuples to lists and paths to text, for YAML."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):

@@ -264,7 +264,7 @@ def _finish(run: Run, progress: TrainingProgress, saver: _Saver, notify: Notify)
     """Write the best model, and warn of skipped steps."""
     if progress.skipped:
         notify(
-            f"warning: {progress.skipped} of {progress.step} steps blew up and were skipped; a "
+            f"warning: {progress.skipped} of {progress.step} steps diverged and were skipped; a "
             "lower learning rate may do better."
         )
     saver.check_folder()

@@ -116,8 +116,8 @@ def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path, memo
     ("settings", "sentence"),
     [
         ({"nodes": 3, "frames": 1}, "frames: a body needs at least two"),
-        ({"nodes": 3, "dropout": 1.5}, "dropout: expected a share"),
-        ({"nodes": 3, "memory": -0.1}, "memory: expected a share"),
+        ({"nodes": 3, "dropout": 1.5}, "dropout: expected a number from 0"),
+        ({"nodes": 3, "memory": -0.1}, "memory: expected a number from 0"),
     ],
 )
 def test_what_is_no_body_is_refused(settings, sentence):
