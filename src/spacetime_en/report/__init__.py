@@ -2,7 +2,7 @@
 
 ``plots`` draws with matplotlib, ``scene`` and ``animation`` show forecasts in motion, ``tables``
 prints to a terminal, ``demo`` trains and compares three small models. Imports runs and every room
-below; nothing here computes a result.
+below.
 """
 
 from typing import TYPE_CHECKING
