@@ -1,15 +1,15 @@
-"""How well the true law of force forecasts charged particles: what is left for a learned one.
+"""How well the true force law forecasts charged particles: a bound for learned ones.
 
-``python benchmarks/oracle.py egnn-nbody --horizon 1000`` prints three rows, all from the exact
+``python benchmarks/oracle.py egnn-nbody --target-steps 10`` prints three rows, all from the exact
 force in the library's own integrator:
 
 - clipped by component, as the generator does it. That clip is not isotropic, so that no exactly
   equivariant model can be this force;
 - clipped by length, at the level that is best on the validation windows: the nearest that an
   equivariant pair force comes;
-- clipped by component, but along axes that nobody knows: the mean of the forecasts over random
-  axes is what the best of all exactly equivariant models would say. (Its mean error is that of a
-  few axes, less what more of them would take away.)
+- clipped by component, but along unknown axes: the mean of the forecasts over random axes is the
+  forecast of the best exactly equivariant model. (Its mean error is estimated from a few axes and
+  corrected for their number.)
 """
 
 import argparse
@@ -42,8 +42,8 @@ class ByComponent(PairForce):
         return s / r.square()
 
     def forward(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor:
-        turned = super().forward(x_ij, r, pairs) @ self.axes.mT
-        return turned.clamp(-CLIP, CLIP) @ self.axes
+        rotated = super().forward(x_ij, r, pairs) @ self.axes.mT
+        return rotated.clamp(-CLIP, CLIP) @ self.axes
 
 
 class ByLength(PairForce):
@@ -59,7 +59,7 @@ class ByLength(PairForce):
 
 def forecasts(force: PairForce, windows: SpacetimeGraph, control: StepControl) -> Tensor:
     """Positions at the target time, in double precision, (W, N, n)."""
-    found = []
+    batches = []
     for first in range(0, len(windows), 500):
         graph = windows[first : first + 500]
         graph = graph.frame(graph.last_frame).to(torch.float64)
@@ -67,8 +67,8 @@ def forecasts(force: PairForce, windows: SpacetimeGraph, control: StepControl) -
         pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=1e-9)
         with torch.no_grad():
             x, _ = leapfrog(force, pairs, graph.x[:, 0], graph.v[:, 0], graph.horizon, control)
-        found.append(x)
-    return torch.cat(found)
+        batches.append(x)
+    return torch.cat(batches)
 
 
 def show(name: str, errors: Tensor) -> None:
@@ -78,13 +78,13 @@ def show(name: str, errors: Tensor) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", choices=("egnn-nbody", "charged"))
-    parser.add_argument("--horizon", type=int, default=1_000)
+    parser.add_argument("--target-steps", type=int, help="by default the task's")
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--step-fraction", type=float, default=0.1, help="of the shortest time")
     parser.add_argument("--axes", type=int, default=8, help="how many random ones")
     parser.add_argument("--windows", type=int, default=2_000, help="at most so many")
     given = parser.parse_args()
-    sizes = {"horizon": given.horizon}
+    sizes = {} if given.target_steps is None else {"target_steps": given.target_steps}
     if given.task == "charged":
         sizes["nodes"] = given.nodes
     task = load_task(given.task, **sizes)

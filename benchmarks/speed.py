@@ -1,4 +1,4 @@
-"""The model beside the plain way to write it: training steps, memory, long windows, many nodes.
+"""The model against a straightforward implementation: training steps, memory, scaling.
 
     spacetime bench [SECTION ...] [--json]
 
@@ -306,7 +306,7 @@ def prediction(
     recording = Trajectories.from_arrays(x, v, times=times, attributes={"charge": charge})
     for preset in presets:
         windows = Windows(
-            recording, length=1 if preset in ("egnn", "set-flow") else 4, stride=1, horizon=1
+            recording, length=1 if preset in ("egnn", "set-flow") else 4, stride=1, target_steps=1
         )
         model = build_model(preset, like=windows[:1][0]).eval()
         if isinstance(model, ClosedForm):

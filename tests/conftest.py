@@ -23,7 +23,7 @@ torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
 if CMU.is_dir():  # measured motions: there in development and CI
     os.environ["SPACETIME_EN_CMU"] = str(CMU)
 
-TINY = {"counts": (40, 12, 12), "horizon": 100, "length": 3}
+TINY = {"counts": (40, 12, 12), "target_steps": 10, "length": 3}
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_what_is_no_positive_whole_number(value, task, trajectories, tmp_path):
     refused(lambda: evaluate(model, task, batch_size=value), "batch_size")
     refused(lambda: simulate("charged", value), "num: ")
     refused(lambda: make_scene({"m": model}, task, 0, value), "frames: ")
-    for at, name in enumerate(("length", "stride", "horizon")):
+    for at, name in enumerate(("length", "stride", "target_steps")):
         sizes = [3, 1, 1]
         sizes[at] = value
         refused(lambda sizes=sizes: Windows(trajectories, *sizes), name)
@@ -150,6 +150,11 @@ def test_whole_numbers_are_distances_as_well():
 def test_windows_longer_than_any_data(trajectories):
     for sizes in ((2**53, 1, 1), (2, 2**53, 1), (2**53, 2**53, 2**53)):
         refused(lambda sizes=sizes: Windows(trajectories, *sizes), "windows: no window of ")
+
+
+def test_counts_whose_sum_is_no_integer_of_64_bits(trajectories):
+    for counts in ((2**62, 2**62, 2**62), (10**5000, 1, 1), (0, 1, 1)):
+        refused(lambda counts=counts: Task.from_trajectories(trajectories, counts=counts), "counts")
 
 
 def test_arrays_that_are_none_of_real_numbers(trajectories):

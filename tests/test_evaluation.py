@@ -114,7 +114,7 @@ def places(b=0.0, **fields):
     x, v = rng.standard_normal((12, 6, 4, 3)).cumsum(1), rng.standard_normal((12, 6, 4, 3))
     fields = {"attributes": {"mass": rng.random(4), "radius": rng.random(4)}} | fields
     data = Trajectories.from_arrays(x + b, v, times=0.5 * np.arange(6), **fields)
-    return Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    return Task.from_trajectories(data, length=3, stride=1, target_steps=2)
 
 
 def test_errors_are_the_same_far_from_the_origin():
@@ -153,5 +153,5 @@ def test_forecasts_that_are_not_numbers_are_told_and_if_all_are_refused(tiny_tas
     report = evaluate(model, tiny_task).report
     assert report["warnings"] == ["3 forecasts are NaN or infinite."]
     model.limit = torch.inf
-    with pytest.raises(InputError, match="model: all that it forecasts is NaN or infinite"):
+    with pytest.raises(InputError, match="model: all of its forecasts are NaN or infinite"):
         evaluate(model, tiny_task)

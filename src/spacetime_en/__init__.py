@@ -3,8 +3,8 @@
 A :class:`SpacetimeGraph` goes in, L observed frames of N nodes; a :class:`Forecast` comes out,
 positions and velocities of every node at the horizon.
 
-Names are imported when they are first used: PyTorch takes seconds, in which the command must
-already know what to do about Ctrl-C.
+Names are imported when they are first used, so that ``import spacetime_en`` is fast and the command
+line can handle Ctrl-C while PyTorch is imported.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -4,9 +4,10 @@ import os
 import sys
 from contextlib import suppress
 
-if not sys.flags.safe_path:  # or else Python looks first, after -m, in the working directory
-    with suppress(OSError, ValueError):  # which may be gone
-        sys.path.remove(os.getcwd())  # anything may lie in a folder of data
+# After -m, Python imports from the working directory first; a folder of data may contain anything.
+if not sys.flags.safe_path:
+    with suppress(OSError, ValueError):  # (the working directory may be gone)
+        sys.path.remove(os.getcwd())
 
 from spacetime_en.cli import main
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from spacetime_en import InputError
-from spacetime_en._util.files import alone, make_folder, new_whole, write_atomically
+from spacetime_en._util.files import locked, make_folder, new_whole, write_atomically
 
 KILLED = """
 import os, signal, sys
@@ -97,7 +97,7 @@ def test_what_a_killed_process_left_is_swept_by_the_next_that_writes_beside_it(t
     assert len(hidden(tmp_path)) == 2  # the folder and its lock
     write_atomically(tmp_path / "b", lambda part: part.write_text("new"))
     assert os.listdir(tmp_path) == ["b"]
-    with new_whole(tmp_path / "a") as path:  # nobody is making it any more
+    with new_whole(tmp_path / "a") as path:  # nobody is writing it any more
         path.write_text("whole")
 
 
@@ -113,7 +113,9 @@ def test_what_is_at_work_or_of_another_machine_is_not_swept(tmp_path, monkeypatc
         path.write_text("half")
         write_atomically(tmp_path / "c", lambda part: part.write_text("new"))
         assert len([path for path in hidden(tmp_path) if path.is_dir()]) == 2
-    with pytest.raises(InputError, match=r"on elsewhere-1\) is making it; .* delete .*elsewhere-1"):
+    with pytest.raises(
+        InputError, match=r"on elsewhere-1\) is writing it; .* delete .*elsewhere-1"
+    ):
         make(tmp_path / "a", "two at once")
     making.__exit__(None, None, None)
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
@@ -171,12 +173,12 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path):
 
 
 def test_a_folder_is_for_one_process_at_a_time(tmp_path):
-    with alone(tmp_path / "x"):
-        second = alone(tmp_path / "x")
+    with locked(tmp_path / "x"):
+        second = locked(tmp_path / "x")
         with pytest.raises(InputError, match="x: another process is at work here"):
             second.__enter__()
         (tmp_path / "x" / "result").write_text("")
-    with alone(tmp_path / "x") as check:
+    with locked(tmp_path / "x") as check:
         check()
         (tmp_path / "x").rename(tmp_path / "y")
         with pytest.raises(InputError, match="x: has been deleted or moved"):

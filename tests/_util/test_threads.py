@@ -54,7 +54,7 @@ def test_operators_have_one_thread_inside_and_the_callers_number_outside(set_thr
 
 def test_another_number_for_threads_to_come_stays(set_threads, monkeypatch):
     """What PyTorch tells new threads is what was set last, by whomever."""
-    monkeypatch.setattr(threads, "_crew", threads._crew.__wrapped__)  # threads of our own
+    monkeypatch.setattr(threads, "_pool", threads._pool.__wrapped__)  # threads of our own
     set_threads(3)
     in_a_new_thread(torch.set_num_threads, 2)
     share(range(9), lambda some: [*some])

@@ -58,7 +58,16 @@ NAMES = [
     *("charged", "set", "os.system", "a.b.C", "..x", "pretrained:x", "pretrained:charged", "None"),
     *("a=1:2:3", "lr=", "lr=1,2", "model.x=1,2", "- -", "-1", "3", "1e309", "nan", "true"),
 ]
-OPTIONS = ["--outt", "--lr", "--model.hidden", "--task.horizon", "--json", "--no-json", "-x", "--="]
+OPTIONS = [
+    "--outt",
+    "--lr",
+    "--model.hidden",
+    "--task.target_steps",
+    "--json",
+    "--no-json",
+    "-x",
+    "--=",
+]
 
 
 def world(folder: Path) -> None:

@@ -19,7 +19,7 @@ def folder(cache, tiny_task, tmp_path_factory):
     """A user's folder, in which commands are quick."""
     folder = tmp_path_factory.mktemp("around") / "folder"
     folder.mkdir()
-    quick = {"name": "charged", "counts": (40, 12, 12), "horizon": 100}
+    quick = {"name": "charged", "counts": (40, 12, 12), "target_steps": 10}
     bench = types.SimpleNamespace(SECTIONS={"training": None}, report=lambda *_: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPACETIME_EN_CACHE", str(cache))

@@ -19,7 +19,7 @@ def moving(x=X, v=X, **fields):
 
 @pytest.fixture(scope="module")
 def facts():
-    return facts_of(Task.from_trajectories(moving(), length=3, stride=1, horizon=2))
+    return facts_of(Task.from_trajectories(moving(), length=3, stride=1, target_steps=2))
 
 
 def test_facts_come_back_from_json(facts):
@@ -86,7 +86,7 @@ def test_data_of_another_kind_are_refused_in_one_sentence(facts, fields, sentenc
 
 def test_and_the_other_way_round():
     boxed = moving(v=None, box=[99.0, 99.0, 99.0], attributes={})
-    facts = facts_of(Task.from_trajectories(boxed, length=3, stride=1, horizon=2))
+    facts = facts_of(Task.from_trajectories(boxed, length=3, stride=1, target_steps=2))
     with pytest.raises(InputError, match="in a periodic box, and the data are in open space"):
         arranged_as(facts, moving(v=None, attributes={}))
     with pytest.raises(InputError, match="were differences of frames, and the data have measured"):
@@ -103,7 +103,7 @@ def test_units_of_another_name_are_told(facts):
 def test_a_model_that_sees_places_keeps_the_origin_of_its_training(facts):
     far = moving(X + 5e6)
     for preset, origin in (("mlp", np.zeros(3)), ("egnn", far.origin)):
-        graph, _ = Task.from_trajectories(moving(), length=3, stride=1, horizon=2).train[:1]
+        graph, _ = Task.from_trajectories(moving(), length=3, stride=1, target_steps=2).train[:1]
         model = build_model(preset, like=graph)
         assert np.array_equal(as_trained(model, far)[1], far.origin)  # which nothing has seen yet
         model.trained_on = facts

@@ -19,7 +19,7 @@ def own_cache(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["charged", "charged-noisy", "gravity", "springs"])
 def test_named_tasks_are_made_once_and_kept(name, tmp_path, monkeypatch):
-    task = load_task(name, **SMALL, horizon=50)
+    task = load_task(name, **SMALL, target_steps=5)
     assert [len(w) for w in task.splits.values()] == [40, 10, 10]
     graph, target = task.train[:]
     assert graph.x.shape == (40, 10, 5, 3)
@@ -28,24 +28,24 @@ def test_named_tasks_are_made_once_and_kept(name, tmp_path, monkeypatch):
         "spacetime_en.data.simulation.simulator._Run.part",
         lambda *a, **k: pytest.fail("made again"),
     )
-    again = load_task(name, **SMALL, horizon=50)
+    again = load_task(name, **SMALL, target_steps=5)
     assert torch.equal(again.train[:][0].x, graph.x)
 
 
 def test_a_spoilt_cache_is_noticed(tmp_path):
-    load_task("charged", **SMALL, horizon=50)
+    load_task("charged", **SMALL, target_steps=5)
     (x,) = (tmp_path / "cache").glob("*/shard-*/x.npy")
     data = bytearray(x.read_bytes())
     data[-1] ^= 1
     x.write_bytes(data)
     with pytest.raises(InputError, match="its checksum does not fit"):
-        load_task("charged", **SMALL, horizon=50)
+        load_task("charged", **SMALL, target_steps=5)
 
 
 def test_noisy_targets_and_clean_ones():
-    noisy = load_task("charged-noisy", **SMALL, horizon=50)
-    clean = load_task("charged-noisy", **SMALL, horizon=50, targets="clean")
-    plain = load_task("charged", **SMALL, horizon=50)
+    noisy = load_task("charged-noisy", **SMALL, target_steps=5)
+    clean = load_task("charged-noisy", **SMALL, target_steps=5, targets="clean")
+    plain = load_task("charged", **SMALL, target_steps=5)
     assert torch.equal(noisy.test[:][0].x, clean.test[:][0].x)
     assert torch.equal(clean.test[:][1].x, plain.test[:][1].x)
     assert not torch.equal(noisy.test[:][1].x, plain.test[:][1].x)
@@ -53,7 +53,7 @@ def test_noisy_targets_and_clean_ones():
 
 def test_the_papers_task_is_as_hard_as_it_was_measured():
     """Last frame 0.160, straight line 0.071 at H = 1,000, N = 5, with heavy tails."""
-    task = load_task("charged", counts=(10, 10, 2000), horizon=1000)
+    task = load_task("charged", counts=(10, 10, 2000), target_steps=100)
     graph, target = task.test[:]
     found = {
         preset: summary(errors(build_model(preset)(graph), target)[0])["mean"]
@@ -111,13 +111,13 @@ def test_noise_does_not_hide_bad_targets():
 def test_velocities_by_differences_do_not_give_the_target_away():
     """White noise cannot be forecast: whoever is right has seen the target."""
     x = np.random.default_rng(0).standard_normal((200, 3, 4, 2))
-    task = Task.from_trajectories(Trajectories.from_arrays(x), length=2, stride=1, horizon=1)
+    task = Task.from_trajectories(Trajectories.from_arrays(x), length=2, stride=1, target_steps=1)
     graph, target = task.train[:]
     line = errors(build_model("straight-line")(graph), target)[0]
     assert summary(line)["mean"] > 1
     np.testing.assert_allclose(graph.v[:, 0], graph.x[:, 1] - graph.x[:, 0], rtol=1e-5)
     with pytest.raises(InputError, match="one frame has no differences"):
-        Task.from_trajectories(Trajectories.from_arrays(x), length=1, stride=1, horizon=1)
+        Task.from_trajectories(Trajectories.from_arrays(x), length=1, stride=1, target_steps=1)
 
 
 def test_in_a_box_targets_continue_the_path():
@@ -127,7 +127,7 @@ def test_in_a_box_targets_continue_the_path():
     times = 0.3 * np.arange(12)
     x = (x0 + times[:, None, None] * v) % 1.0
     t = Trajectories.from_arrays(x, np.broadcast_to(v, x.shape), times=times, box=[1.0, 1.0])
-    graph, target = Task.from_trajectories(t, length=3, stride=1, horizon=4).train[:]
+    graph, target = Task.from_trajectories(t, length=3, stride=1, target_steps=4).train[:]
     line = errors(build_model("straight-line")(graph), target)[0]
     assert line.max() < 1e-8
     assert (target.x.abs() > 1).any()
@@ -144,7 +144,7 @@ def test_too_few_runs_and_frames_say_so():
 def test_a_trajectory_in_two_splits_is_refused():
     t = simulate("charged", 30)
     spans = ((0, 20), (19, 25), (25, 30))
-    windows = [Windows(t, 10, 10, 10_000, runs=np.arange(*span)) for span in spans]
+    windows = [Windows(t, 10, 1, 1_000, runs=np.arange(*span)) for span in spans]
     with pytest.raises(InputError, match="train and val share a trajectory"):
         Task("mixed", *windows)
 
@@ -157,7 +157,7 @@ def test_good_targets_carry_no_label():
 
 def test_one_long_run_is_split_by_time_and_no_window_crosses_a_border():
     x = np.random.default_rng(0).standard_normal((1, 300, 2, 2)).cumsum(1)
-    task = Task.from_trajectories(Trajectories.from_arrays(x), length=4, stride=1, horizon=2)
+    task = Task.from_trajectories(Trajectories.from_arrays(x), length=4, stride=1, target_steps=2)
     last = -1
     for windows in task.splits.values():
         assert windows.frames.min() > last
@@ -166,9 +166,15 @@ def test_one_long_run_is_split_by_time_and_no_window_crosses_a_border():
 
 
 def test_windows_are_suggested_by_the_frames():
-    assert suggest_windows(np.array([*range(0, 100, 10), 10_090])) == (10, 10, 10_000)
-    assert suggest_windows(np.arange(0, 500, 5)) == (10, 5, 5)
-    assert suggest_windows(np.arange(98), share=0.1) == (3, 1, 1)
+    def suggested(steps, interval, **options):
+        x = np.zeros((1, len(steps), 1, 1))
+        return suggest_windows(Trajectories.from_arrays(x, x, steps=steps), interval, **options)
+
+    assert suggested([*range(0, 100, 10), 10_090], 10) == (10, 1, 1_000)
+    assert suggested([*range(0, 100, 10), 95], 10) == (4, 1, 1)  # half an interval is none
+    assert suggested([*range(0, 100, 10), 95], 5) == (10, 2, 1)
+    assert suggested(np.arange(0, 500, 5), 5) == (10, 1, 1)
+    assert suggested(np.arange(98), 1, share=0.1) == (3, 1, 1)
 
 
 # --- egnn-nbody ---------------------------------------------------------------------------------
@@ -208,8 +214,9 @@ def test_the_egnn_task_is_the_published_one():
     assert graph.x.shape == (2_000, 1, 5, 3)
     error = (graph.x[:, 0] + 0.735 * graph.v[:, 0] - target.x).square().mean().item()
     assert error == pytest.approx(0.0835, abs=1.5e-3)
-    for horizon in (1_500, 2_000):
-        assert load_task("egnn-nbody", horizon=horizon).test[0][0].horizon.item() == horizon / 1000
+    for target_steps in (15, 20):
+        graph, _ = load_task("egnn-nbody", target_steps=target_steps).test[0]
+        assert graph.horizon.item() == target_steps / 10
 
 
 def test_another_name_or_box_is_another_fingerprint():
@@ -228,11 +235,11 @@ def test_another_name_or_box_is_another_fingerprint():
 
 def test_the_solar_system_is_split_by_time():
     pytest.importorskip("de421", reason="the extra `solar` is not installed")
-    for horizon in (30, 365):
-        task = load_task("solar-system", horizon=horizon)
+    for days in (30, 365):
+        task = load_task("solar-system", target_steps=days)
         graph, _ = task.test[:1]
         assert graph.x.shape == (1, 10, 10, 3)
-        assert graph.horizon.tolist() == [horizon]
+        assert graph.horizon.tolist() == [days]
         ends = [w.trajectories.steps[w.frames[[0, -1]][:, [0, -1]]] for w in task.splits.values()]
         assert ends[0][1, 1] < ends[1][0, 0]
         assert ends[1][1, 1] < ends[2][0, 0]
@@ -260,14 +267,14 @@ def test_zero_targets_are_refused_far_from_the_origin_too():
     x = 5e6 + np.random.default_rng(0).standard_normal((12, 6, 3, 2)).cumsum(1)
     x[:, -1] = 0.0
     with pytest.raises(InputError, match="all target positions are zero"):
-        Task.from_trajectories(Trajectories.from_arrays(x, x), length=5, stride=1, horizon=1)
+        Task.from_trajectories(Trajectories.from_arrays(x, x), length=5, stride=1, target_steps=1)
 
 
 @pytest.mark.parametrize("limit", [1 << 30, 1 << 15, 0])  # all, some and none kept in memory
 def test_copies_of_training_runs_are_refused(monkeypatch, limit):
     monkeypatch.setattr("spacetime_en.data.windows._IN_MEMORY", limit)
     x = np.random.default_rng(0).standard_normal((20, 8, 3, 2)).cumsum(1)
-    cut = dict(length=2, stride=1, horizon=1)
+    cut = dict(length=2, stride=1, target_steps=1)
     Task.from_trajectories(Trajectories.from_arrays(x, x), **cut)
     for copy, split in ((19, "test"), (16, "val")):
         y = x.copy()
@@ -283,7 +290,7 @@ def test_copies_of_training_runs_are_refused(monkeypatch, limit):
 
 def test_a_recording_that_repeats_itself_is_refused_and_one_that_rests_is_not():
     x = np.random.default_rng(0).standard_normal((1, 300, 3, 2)).cumsum(1)
-    cut = dict(length=2, stride=1, horizon=1)
+    cut = dict(length=2, stride=1, target_steps=1)
     loop = np.concatenate([x, x[:, 30:60]], axis=1)
     with pytest.raises(InputError, match=r"copy of one of train|of the test windows are copies"):
         Task.from_trajectories(Trajectories.from_arrays(loop, loop), **cut)

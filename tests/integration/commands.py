@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conftest import TINY
 
 TASK = [
-    *("--task", "charged", "--task.horizon", str(TINY["horizon"])),
+    *("--task", "charged", "--task.target_steps", str(TINY["target_steps"])),
     *("--task.counts", *map(str, TINY["counts"]), "--task.length", str(TINY["length"])),
 ]
 

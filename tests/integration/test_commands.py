@@ -128,7 +128,7 @@ def test_a_config_file_and_options_that_replace_it(spacetime, tmp_path):
     counts = ", ".join(TASK[TASK.index("--task.counts") + 1 :][:3])
     (tmp_path / "c.yaml").write_text(
         "preset: egnn\nmodel: {hidden: 4}\n"
-        f"task: {{name: charged, counts: [{counts}], horizon: 100, length: 3}}\n"
+        f"task: {{name: charged, counts: [{counts}], target_steps: 10, length: 3}}\n"
         "training: {steps: 3, lr: 1e-3}\n"
     )
     spacetime("train", "--config", "c.yaml", "--lr", "2e-3", "--model.layers", "1", "--out", "run")
@@ -166,7 +166,7 @@ def test_search_then_train(spacetime, tmp_path):
         (("train", "mlp", *TASK, "--model.dims", "2", "--out", "x"), "tied to n = 2 space dim"),
         (
             ("train", "set", *TASK, "--out", "x", "--model.dropout", "2"),
-            "dropout: expected a share",
+            "dropout: expected a number from 0",
         ),
         (("train", "mlp", *TASK, "--out", "x", "--num-nodes", "2"), "num_nodes: 2 machines need a"),
         (("train", "--config", "bad.yaml", "--out", "x"), "bad.yaml: preset: expected text"),
@@ -176,8 +176,8 @@ def test_search_then_train(spacetime, tmp_path):
         ),
         (("train", "mlp", "--data", "broken.py", "--out", "x"), "is a file; make a data set of it"),
         (
-            ("train", "mlp", "--task", "charged", "--task.horizon", "-5", "--out", "x"),
-            "horizon: exp",
+            ("train", "mlp", "--task", "charged", "--task.target_steps", "-5", "--out", "x"),
+            "target_steps: exp",
         ),
         (("evaluate", "emptied"), "run.json: the entry data is missing"),
         (("animate", "nowhere", "--out", "a.gif"), "nowhere: is no run"),
@@ -222,7 +222,7 @@ def test_data_that_do_not_fit_the_model(spacetime, tmp_path):
 def test_another_horizon_than_the_trained_one_is_told(spacetime, capsys):
     spacetime("train", "linear", *TASK, "--steps", "1", "--out", "run")
     spacetime("evaluate", "run")
-    report = json.loads(spacetime("evaluate", "run", "--task.horizon", "90", "--json"))
+    report = json.loads(spacetime("evaluate", "run", "--task.target_steps", "9", "--json"))
     assert "trained for a horizon of 0.1" in report["warnings"][0]
 
 
@@ -233,7 +233,7 @@ def test_other_data_are_cut_as_the_model_knows_them(spacetime):
     np.savez("flat.npz", x=x[..., :2])
     for name in ("a", "b", "flat"):
         spacetime("data", "import", f"{name}.npz", "--out", name)
-    windows = ("--task.length", "4", "--task.horizon", "3")
+    windows = ("--task.length", "4", "--task.target_steps", "3")
     spacetime("train", "ridge-shared", "--data", "a", *windows, "--out", "run")
     report = json.loads(spacetime("evaluate", "run", "--data", "b", "--json"))
     assert report["windows"] == 2 * (29 - 3 - 3)
@@ -263,7 +263,7 @@ def test_data_replaced_under_a_run_are_refused(spacetime):
     Path("a").rename("c")
     Path("b").rename("a")
     wanted = "a: holds other data than run was trained on; put those back"
-    for words in ((), ("--data", "./a"), ("--task.horizon", "2")):
+    for words in ((), ("--data", "./a"), ("--task.target_steps", "2")):
         assert wanted in error_of(spacetime, "evaluate", "run", *words)
     assert wanted in error_of(spacetime, "animate", "run", "--out", "film.html")
     Path("a").rename("b")
@@ -295,7 +295,9 @@ def test_no_space_is_one_sentence(spacetime, monkeypatch):
 def test_the_demo(spacetime, monkeypatch, tmp_path):
     import spacetime_en.report.demo as demo
 
-    monkeypatch.setattr(demo, "TASK", {"name": "charged", "counts": (40, 12, 12), "horizon": 100})
+    monkeypatch.setattr(
+        demo, "TASK", {"name": "charged", "counts": (40, 12, 12), "target_steps": 10}
+    )
     reports = demo.run_demo(tmp_path / "demo", 0, steps=2)
     assert set(reports) == {"set", "egnn", "mlp"}
     for name in ("forecasts.png", "equivariance.png"):

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 
 from spacetime_en import PRESETS, Forecaster, InputError, LastFrame, build_model
 from spacetime_en.nn.loading import build
-from spacetime_en.nn.pretrained import WEIGHTS
 from tests.helpers import SMALL
 
 
@@ -113,8 +112,8 @@ def test_a_constructor_that_looks_at_numbers_is_no_problem(tmp_path: Path) -> No
         ({"hidden": "16"}, "hidden: expected a positive whole number, found '16'"),
         ({"hidden": None}, "hidden: expected a positive whole number, found None"),
         ({"hidden": 10**40}, "hidden: expected a positive whole number, at most 9007"),
-        ({"dropout": 7}, "dropout: expected a share from 0 to 1, found 7"),
-        ({"dropout": math.nan}, "dropout: expected a share from 0 to 1, found nan"),
+        ({"dropout": 7}, "dropout: expected a number from 0 to 1, found 7"),
+        ({"dropout": math.nan}, "dropout: expected a number from 0 to 1, found nan"),
         ({"adjacency": "all"}, "adjacency: expected 'flattened' or 'nodes' or 'edges' or None"),
         ({"length_scale": 0.0}, "length_scale: expected a positive number, found 0.0"),
         ({"causal": "no"}, "causal: expected true or false, found 'no'"),
@@ -136,13 +135,11 @@ def test_wrong_configs(changes: dict[str, Any], words: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_weights_that_are_no_numbers_are_refused_by_name(number: float, tmp_path: Path) -> None:
-    folder = saved(tmp_path / "m", "linear")
-    save_file(load_file(folder / WEIGHTS) | {"beta": torch.tensor(number)}, folder / WEIGHTS)
-    assert "'beta' holds NaN or infinite numbers" in refused(folder)
-    model = build_model("linear")
-    model.load_state_dict(model.state_dict() | {"beta": torch.tensor(number)})
-    with pytest.raises(InputError, match="model: 'beta' holds NaN or infinite numbers"):
-        model.save_pretrained(tmp_path / "other")
+    path = saved(tmp_path, "set", **SMALL) / "model.safetensors"
+    weights = load_file(path)
+    weights["blocks.0.egnn.embed.bias"][3] = number
+    save_file(weights, path)
+    assert "'blocks.0.egnn.embed.bias' holds NaN or infinite numbers" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(

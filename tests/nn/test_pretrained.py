@@ -274,7 +274,7 @@ def test_a_shipped_model_nobody_shipped():
 def test_evaluating_a_shipped_model_writes_nothing_into_the_package(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     before = sorted(SHELF.rglob("*"))
-    sizes = ["--task.counts", "8", "4", "4", "--task.horizon", "100"]
+    sizes = ["--task.counts", "8", "4", "4", "--task.target_steps", "10"]
     command = ["spacetime", "evaluate", "pretrained:charged", *sizes, "--json"]
     monkeypatch.setattr(sys, "argv", command)
     main()

@@ -25,7 +25,7 @@ def recording():
     x = np.random.default_rng(0).standard_normal((400, 3, 3)).cumsum(0)
     meta = {"edges": [(1, 0), (2, 1)], "up": [0.0, 1.0, 0.0]}
     data = Trajectories.from_arrays(x, times=np.arange(400) / 60, meta=meta)
-    return Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    return Task.from_trajectories(data, length=3, stride=1, target_steps=2)
 
 
 def test_a_simulated_window_has_its_past_its_true_way_and_its_forecasts(tiny_task):
@@ -131,7 +131,7 @@ def stop(done):
 
 def test_flat_data_are_drawn_in_a_plane(tmp_path):
     x = np.random.default_rng(0).standard_normal((1, 60, 4, 2)).cumsum(1)
-    task = Task.from_trajectories(Trajectories.from_arrays(x), length=3, stride=1, horizon=1)
+    task = Task.from_trajectories(Trajectories.from_arrays(x), length=3, stride=1, target_steps=1)
     scene = make_scene({"last frame": LastFrame()}, task, window=0, frames=8)
     assert scene.x.shape[1:] == (4, 3)
     assert not scene.x[..., 2].any()
@@ -145,7 +145,7 @@ def test_models_with_weights_are_asked_in_their_own_precision(tiny_task):
 
 @pytest.mark.parametrize(
     ("name", "fps", "sentence"),
-    [("a.avi", 20, r"ends in \.gif, \.mp4, \.html"), ("a.gif", 0, "fps: expected 1 to 100")],
+    [("a.avi", 20, r"ends in \.gif, \.mp4, \.html"), ("a.gif", 101, "fps: expected 1 to 100")],
 )
 def test_what_cannot_be_written_is_said_before_anything_is_drawn(
     tiny_task, tmp_path, name, fps, sentence
@@ -168,10 +168,10 @@ def test_windows_are_counted_from_zero(tiny_task):
 
 
 def test_frames_are_at_most_as_many_as_asked_beside_the_observed_ones(tiny_task):
-    with pytest.raises(InputError, match="frames: expected 1 to 100,000, found 0"):
-        make_scene(MODELS, tiny_task, 0, 0)
+    with pytest.raises(InputError, match="frames: expected 1 to 100,000, found 100001"):
+        make_scene(MODELS, tiny_task, 0, 100_001)
     x = np.random.default_rng(0).standard_normal((6, 60, 3, 3)).cumsum(1)
-    sizes = {"length": 3, "stride": 1, "horizon": 50, "counts": (2, 2, 2)}
+    sizes = {"length": 3, "stride": 1, "target_steps": 50, "counts": (2, 2, 2)}
     task = Task.from_trajectories(Trajectories.from_arrays(x), **sizes)
     assert len(make_scene(MODELS, task, 0, 5).steps) <= 3 + 1 + 5
     four = np.concatenate([x, x[..., :1]], axis=-1)
@@ -184,7 +184,9 @@ def test_frames_are_at_most_as_many_as_asked_beside_the_observed_ones(tiny_task)
 def test_whatever_is_up_is_drawn_up(up):
     x = np.random.default_rng(0).standard_normal((1, 60, 4, 3)).cumsum(1)
     data = Trajectories.from_arrays(x, meta={"up": up})
-    scene = make_scene(MODELS, Task.from_trajectories(data, length=3, stride=1, horizon=1), 0, 60)
+    scene = make_scene(
+        MODELS, Task.from_trajectories(data, length=3, stride=1, target_steps=1), 0, 60
+    )
     heights = scene.x[..., 2]
     goals = x[0, scene.steps] @ np.array(up) / np.linalg.norm(up)
     assert np.allclose(heights, goals)
@@ -197,7 +199,7 @@ def test_in_a_box_truth_and_forecast_are_the_same_image():
     v = np.random.default_rng(0).standard_normal((5, 3))
     path = 0.7 * np.arange(60)[:, None, None] * v
     data = Trajectories.from_arrays(path[None] % 4.0, box=np.array([4.0] * 3))
-    task = Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    task = Task.from_trajectories(data, length=3, stride=1, target_steps=2)
     scene = make_scene({"line": StraightLine()}, task, 0, 60)
     for step, x in scene.forecasts["line"].items():
         assert np.allclose(x, scene.x[int(np.searchsorted(scene.steps, step))], atol=1e-4)

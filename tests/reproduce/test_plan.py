@@ -41,7 +41,7 @@ def test_the_tables_are_those_of_the_issue():
         assert wanted <= set(table(name, CPU))
     for nodes in (20, 30):
         assert {e.data for e in table(f"n{nodes}", CPU)} == {Data(nodes)}
-    assert {e.data.horizon for e in table("horizons", CPU)} == {100, 1000, 3000, 10_000}
+    assert {e.data.steps_ahead for e in table("horizons", CPU)} == {100, 1000, 3000, 10_000}
     changed = [MODELS[model].settings for model in ABLATION]
     assert {s.get("adjacency") for s in changed} >= {"nodes", "edges"}
     assert {"causal": True} in changed
@@ -84,7 +84,7 @@ def test_paper_scale_has_the_papers_rates_batches_and_data():
         for key, value in PAPER[MODELS[model].preset].items():
             assert getattr(config.training, key) == value
         assert config.task["counts"] == (16_000, 2_000, 2_000)
-        assert config.task["horizon"] == 10_000
+        assert config.task["target_steps"] == 1_000
         assert Experiment(Data(), model).trials(PAPERS) == ()
 
 

@@ -7,7 +7,7 @@ from spacetime_en import SET, EGNNForecaster, Forecaster, InputError, build_mode
 from spacetime_en.data import TASKS, Trajectories
 from spacetime_en.geometry import FULL_SYMMETRY
 from spacetime_en.nn.presets import PRESETS
-from spacetime_en.runs.config import FROM_DATA, Config, settings_of
+from spacetime_en.runs.config import FROM_DATA, Config, model_schema, task_schema
 from spacetime_en.training import PAPER, TrainingSettings
 
 
@@ -32,32 +32,36 @@ def config(text):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("task", [{"name": name} for name in TASKS] + [{"data": "folder"}])
-def test_settings_are_those_of_the_signatures(preset, task):
-    kinds = settings_of(preset, task)
-    own = {f.name: f for f in dataclasses.fields(kinds["model"])}
+def test_settings_of_models_are_those_of_their_signatures(preset):
+    fields = {f.name: f for f in dataclasses.fields(model_schema(preset))}
     tied = {"nodes": 3} if preset in ("lstm", "ridge", "body", "kernel") else {}
-    assert set(own) == set(PRESETS[preset].model(**tied).config)
+    assert set(fields) == set(PRESETS[preset].model(**tied).config)
     for name, value in PRESETS[preset].settings.items():
-        assert own[name].default == value
-    assert all(own[name].default is None for name in own if name in FROM_DATA)
-    settings = {f.name: f.default for f in dataclasses.fields(kinds["task"])}
+        assert fields[name].default == value
+    assert all(fields[name].default is None for name in fields if name in FROM_DATA)
+
+
+@pytest.mark.parametrize("task", [{"name": name} for name in TASKS] + [{"data": "folder"}])
+def test_settings_of_tasks_are_those_of_their_signatures(task):
+    settings = {f.name: f.default for f in dataclasses.fields(task_schema(task))}
     assert settings["targets"] == "observed" or task == {"name": "egnn-nbody"}
     if "name" in task:
         assert settings.items() >= vars(TASKS[task["name"]]).items()
     else:
-        assert {"length", "stride", "horizon", "counts", "noise", "noise_seed"} <= set(settings)
+        assert {"length", "stride", "target_steps", "counts", "noise", "noise_seed"} <= set(
+            settings
+        )
 
 
 def test_from_yaml_and_back():
     text = """
     preset: set
     model: {hidden: 8, adjacency: edges}
-    task: {name: charged, counts: [8, 2, 2], horizon: 1e3}
+    task: {name: charged, counts: [8, 2, 2], target_steps: 1e3}
     training: {lr: 1e-3, epochs: 2, clip: null}
     """
     one = config(text)
-    assert one.task == {"name": "charged", "counts": (8, 2, 2), "horizon": 1000}
+    assert one.task == {"name": "charged", "counts": (8, 2, 2), "target_steps": 1000}
     assert one.training == TrainingSettings(
         **(PAPER["set"] | {"lr": 1e-3, "epochs": 2, "clip": None})
     )

@@ -306,7 +306,7 @@ def test_a_model_that_fixes_the_number_of_graphs_is_refused(path):
 
 def test_what_cannot_be_said_in_onnx_is_told(tmp_path):
     pytest.importorskip("onnxscript")
-    message = r"model: it cannot be said in ONNX \(No ONNX function .*svd.*\); use format='torch-e"
+    message = r"model: ONNX cannot express it \(No ONNX function .*svd.*\); use format='torch-e"
     with pytest.raises(InputError, match=message) as error:
         export(Unsayable(), particles(**FLOAT32), tmp_path / "model.onnx", "onnx")
     assert "\n" not in str(error.value)
@@ -329,7 +329,7 @@ def test_an_existing_file_is_kept(format, path):
 
 
 def test_an_unknown_format_is_refused(path):
-    with pytest.raises(InputError, match="format: there is no 'onx'; did you mean 'onnx'"):
+    with pytest.raises(InputError, match="format: expected 'onnx' or 'torch-export', found 'onx'"):
         export(SET(**TINY), particles(**FLOAT32), path, "onx")
 
 

@@ -63,7 +63,7 @@ def test_forecasts_are_the_models_of_the_same_windows(tmp_path, batch_size):
     rng = np.random.default_rng(1)
     known = {"charge": rng.choice([-1.0, 1.0], (3, 4)), "mass": rng.random((3, 4))}
     t = walks(attributes=known)
-    windows = Windows(t, length=3, stride=2, horizon=4, dtype=torch.float64)
+    windows = Windows(t, length=3, stride=2, target_steps=4, dtype=torch.float64)
     assert windows[0][0].feature_width == 2  # the mass joins the speed
     model = small_set(windows)
     options = dict(length=3, frame_time=1.0, horizon_time=2.0, batch_size=batch_size)
@@ -91,7 +91,7 @@ def test_graphs_are_those_of_windows_to_the_bit(tmp_path, velocities, dtype):
     model = Spy().to(dtype)
     options = dict(length=3, frame_time=1.0, horizon_time=0.5, batch_size=100)
     predict(model, t, tmp_path / "out", **options)
-    windows = Windows(t, length=3, stride=2, horizon=1, dtype=dtype)
+    windows = Windows(t, length=3, stride=2, target_steps=1, dtype=dtype)
     (seen,) = model.seen
     rows = torch.arange(24).reshape(3, 8)[:, :7].flatten()  # those with a target
     for name, value in windows[:][0].fields().items():
@@ -179,7 +179,7 @@ def test_windows_are_found_by_time(tmp_path):
         ({"frames": 2}, {}, "reads 3 frames, 0.5 apart, and the data have 2; give longer runs"),
         ({"times": [0, 0.5, *range(2, 12)]}, {}, "at most 2 such frames in a row; give runs with"),
         ({}, {"horizon_time": 0.0}, "horizon_time: expected a positive number, found 0.0"),
-        ({}, {"batch_size": 0}, "batch_size: expected a positive whole number, found 0"),
+        ({}, {"batch_size": 0}, "batch_size: expected a positive whole number or None, found 0"),
         ({}, {"length": 0}, "length: expected a positive whole number, found 0"),
         ({}, {"out": "a.h5"}, "a .h5 file holds one run, found 3"),
         ({"dims": 2}, {}, "n = 3 space dimensions, the graph has 2"),  # the model's own words
@@ -334,7 +334,7 @@ def test_windows_index_as_numpy_does_without_listing_all(monkeypatch):
     mask = np.arange(10) % 3 == 0
     for limit in (1 << 30, 0):  # kept in memory, and read each time
         monkeypatch.setattr("spacetime_en.data.windows._IN_MEMORY", limit)
-        windows = Windows(t, length=2, stride=1, horizon=1)
+        windows = Windows(t, length=2, stride=1, target_steps=1)
         every = windows[:][1].x
         for index in (
             3, -1, np.int64(4), torch.tensor(2), [7, -10, 0], torch.tensor([1, -2]), np.uint8([9]),
@@ -347,8 +347,10 @@ def test_windows_index_as_numpy_does_without_listing_all(monkeypatch):
         for index in (10, -11, [0, 10], torch.tensor(-11), mask[:-1], [], [0.5], None, "all"):
             with pytest.raises(IndexError):
                 windows[index]
-    assert len(list(Windows(t, length=2, stride=1, horizon=1))) == 10  # stops at the IndexError
-    many = Windows(t, length=2, stride=1, horizon=1, runs=np.broadcast_to(np.array(1), 10**7))
+    assert (
+        len(list(Windows(t, length=2, stride=1, target_steps=1))) == 10
+    )  # stops at the IndexError
+    many = Windows(t, length=2, stride=1, target_steps=1, runs=np.broadcast_to(np.array(1), 10**7))
     tracemalloc.start()
     graph, _ = many[[len(many) - 1, 3]]
     peak = tracemalloc.get_traced_memory()[1]
@@ -383,7 +385,7 @@ def test_far_from_the_origin_forecasts_are_the_same(tmp_path, ending):
 def test_a_model_that_sees_places_sees_them_from_where_it_was_trained(tmp_path):
     """Walls do not move with the recording: another place is another forecast."""
     data = moved(walks(num=12, frames=6), AWAY)
-    task = Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    task = Task.from_trajectories(data, length=3, stride=1, target_steps=2)
     model = liven(build_model("mlp", like=task.train[0][0], hidden=16))
     model.trained_on = facts_of(task)
     one = read(predict(model, data, tmp_path / "all", **OPTIONS))
@@ -404,7 +406,7 @@ def test_attributes_are_found_by_name_and_other_kinds_of_data_refused(tmp_path):
     rng = np.random.default_rng(1)
     known = {"mass": rng.random((12, 4)), "radius": rng.random((12, 4))}
     data = walks(num=12, frames=6, attributes=known, meta={"length_unit": "m"})
-    task = Task.from_trajectories(data, length=3, stride=1, horizon=2)
+    task = Task.from_trajectories(data, length=3, stride=1, target_steps=2)
     model, said = liven(build_model("egnn", like=task.train[0][0], hidden=16)), []
     model.trained_on = facts_of(task)
     other = {"age": rng.random((12, 4)), "radius": known["radius"], "mass": known["mass"]}

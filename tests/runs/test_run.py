@@ -11,14 +11,16 @@ from safetensors.torch import load_file, save_file
 from spacetime_en import Forecaster, InputError
 from spacetime_en.runs import checkpoints
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.run import Run, train
+from spacetime_en.runs.run import Run
+from spacetime_en.runs.training import train
 from tests.conftest import TINY
 from tests.helpers import is_aligned
 
 TEXT = f"""
 preset: set
 model: {{hidden: 8, layers: 1, blocks: 2}}
-task: {{name: charged, counts: {list(TINY["counts"])}, horizon: {TINY["horizon"]}, length: 3}}
+task:
+  {{name: charged, counts: {list(TINY["counts"])}, target_steps: {TINY["target_steps"]}, length: 3}}
 training: {{lr: 1e-2, batch_size: 16, steps: 6, validate_every: 3, save_every: 0}}
 """
 
@@ -30,7 +32,7 @@ def cached(monkeypatch, cache, tiny_task):
 
 def run_in(folder, text=TEXT, **options):
     said = []
-    options = {"display": False, "tell": said.append} | options
+    options = {"display": False, "notify": said.append} | options
     return train(Config.from_yaml(text, "here"), folder, **options), said
 
 
@@ -97,7 +99,7 @@ def test_resuming_goes_on_with_a_larger_budget_and_nothing_else_changed(tmp_path
     with pytest.raises(InputError, match=r"began with model.hidden = 8, now it is 4"):
         run_in(tmp_path / "x", longer.replace("hidden: 8", "hidden: 4"), resume=True)
     with pytest.raises(InputError, match="its data have changed"):
-        run_in(tmp_path / "x", longer.replace("horizon: 100", "horizon: 90"), resume=True)
+        run_in(tmp_path / "x", longer.replace("target_steps: 10", "target_steps: 9"), resume=True)
 
 
 def test_a_truncated_checkpoint_is_told_and_the_one_before_is_used(tmp_path):
@@ -182,7 +184,7 @@ def test_a_lost_best_is_told_and_looked_for_anew(tmp_path):
 
 def test_a_checkpoint_of_other_data(tmp_path):
     run, _ = run_in(tmp_path / "x")
-    other, _ = run_in(tmp_path / "y", TEXT.replace("horizon: 100", "horizon: 90"))
+    other, _ = run_in(tmp_path / "y", TEXT.replace("target_steps: 10", "target_steps: 9"))
     shutil.copy(other.checkpoint("best"), run.checkpoint("best"))
     with pytest.raises(InputError, match="is a checkpoint of a training on other data"):
         run.model()

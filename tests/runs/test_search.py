@@ -15,14 +15,15 @@ import spacetime_en.runs.search as search_module
 from spacetime_en import InputError
 from spacetime_en.cli import main
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.search import Dimension, _open, search
-from spacetime_en.training import Progress
+from spacetime_en.runs.search import Dimension, _open_storage, search
+from spacetime_en.training import TrainingProgress
 from tests.conftest import TINY
 from tests.integration.commands import TASK, finish, start
 
 TEXT = f"""
 preset: linear
-task: {{name: charged, counts: {list(TINY["counts"])}, horizon: {TINY["horizon"]}, length: 3}}
+task:
+  {{name: charged, counts: {list(TINY["counts"])}, target_steps: {TINY["target_steps"]}, length: 3}}
 training: {{batch_size: 16, steps: 10}}
 """
 
@@ -37,13 +38,13 @@ def config(text=TEXT):
 
 
 def study(folder, storage=None):
-    return optuna.load_study(study_name="spacetime", storage=_open(storage, folder))
+    return optuna.load_study(study_name="spacetime", storage=_open_storage(storage, folder))
 
 
 def test_a_search_finds_the_better_setting_and_train_takes_it(tmp_path):
     said = []
     space = ["lr=1e-5,3e-2", "batch_size=8:16"]
-    best = search(config(), tmp_path, trials=6, space=space, tell=said.append)
+    best = search(config(), tmp_path, trials=6, space=space, notify=said.append)
     assert len(said) == 6
     assert said[-1].startswith("trial 6 of 6: lr ")
     assert best.training.lr == 3e-2  # the other is too small for ten steps
@@ -54,49 +55,49 @@ def test_a_search_finds_the_better_setting_and_train_takes_it(tmp_path):
 def test_a_worker_has_one_core(tmp_path, set_threads):
     set_threads(2)
     seen = []
-    search(config(), tmp_path, trials=1, tell=lambda text: seen.append(torch.get_num_threads()))
+    search(config(), tmp_path, trials=1, notify=lambda text: seen.append(torch.get_num_threads()))
     assert seen == [1]
     assert torch.get_num_threads() == 2
 
 
 def test_the_same_seed_suggests_the_same(tmp_path):
     for name in ("a", "b"):
-        search(config(), tmp_path / name, trials=3, tell=lambda text: None)
+        search(config(), tmp_path / name, trials=3, notify=lambda text: None)
     one, other = ([t.params for t in study(tmp_path / n).trials] for n in ("a", "b"))
     assert one == other
 
 
 def test_running_it_again_adds_only_what_is_missing(tmp_path):
-    search(config(), tmp_path, trials=2, tell=lambda text: None)
-    search(config(), tmp_path, trials=2, tell=lambda text: None)
+    search(config(), tmp_path, trials=2, notify=lambda text: None)
+    search(config(), tmp_path, trials=2, notify=lambda text: None)
     assert len(study(tmp_path).trials) == 2
-    search(config(), tmp_path, trials=3, tell=lambda text: None)
+    search(config(), tmp_path, trials=3, notify=lambda text: None)
     assert len(study(tmp_path).trials) == 3
 
 
 def test_trials_that_fall_behind_are_pruned_and_diverging_ones_do_not_end_the_search(tmp_path):
     said = []
     space = ["lr=3e-2,1e-12"]
-    search(config(), tmp_path / "a", trials=12, space=space, tell=said.append)
+    search(config(), tmp_path / "a", trials=12, space=space, notify=said.append)
     states = [t.state for t in study(tmp_path / "a").trials]
     assert TrialState.PRUNED in states
     assert all(
         t.params["lr"] == "1e-12" for t in study(tmp_path / "a").trials if t.state.name == "PRUNED"
     )
     wild = TEXT.replace("steps: 10", "steps: 10, clip: null")
-    search(config(wild), tmp_path / "b", trials=6, space=["lr=1e-2,1e9"], tell=said.append)
+    search(config(wild), tmp_path / "b", trials=6, space=["lr=1e-2,1e9"], notify=said.append)
     assert any("lr 1e9: diverged" in text for text in said)
 
 
 def test_a_study_of_something_else_is_not_joined(tmp_path):
-    search(config(), tmp_path, trials=1, tell=lambda text: None)
+    search(config(), tmp_path, trials=1, notify=lambda text: None)
     for other, space in (
-        (TEXT.replace("horizon: 100", "horizon: 90"), ["lr=1e-5:1e-2:log"]),
+        (TEXT.replace("target_steps: 10", "target_steps: 9"), ["lr=1e-5:1e-2:log"]),
         (TEXT, ["lr=1e-5,1e-2"]),
     ):
         with pytest.raises(InputError, match="study: 'spacetime' was begun with other settings"):
             search(config(other), tmp_path, trials=2, space=space)
-    search(config(), tmp_path, trials=2, tell=lambda text: None)
+    search(config(), tmp_path, trials=2, notify=lambda text: None)
 
 
 def test_settings_that_cannot_be_fail_alone(tmp_path, monkeypatch):
@@ -109,7 +110,7 @@ def test_settings_that_cannot_be_fail_alone(tmp_path, monkeypatch):
         return build(self, task)
 
     monkeypatch.setattr(Config, "build_model", fussy)
-    search(config(), tmp_path, trials=3, space=["batch_size=8,16"], tell=said.append)
+    search(config(), tmp_path, trials=3, space=["batch_size=8,16"], notify=said.append)
     assert any("unlucky" in text for text in said)
     states = [t.state for t in study(tmp_path).trials]
     assert states.count(TrialState.COMPLETE) + states.count(TrialState.PRUNED) == 3
@@ -125,10 +126,10 @@ def test_no_trial_begins_after_the_time(tmp_path):
 
 def test_the_space_may_reach_into_the_model_and_the_task(tmp_path):
     egnn = TEXT.replace("linear", "egnn")
-    space = ["model.hidden=4,8", "task.horizon=90,100"]
-    best = search(config(egnn), tmp_path, trials=3, space=space, tell=lambda text: None)
+    space = ["model.hidden=4,8", "task.target_steps=9,10"]
+    best = search(config(egnn), tmp_path, trials=3, space=space, notify=lambda text: None)
     assert best.model["hidden"] in (4, 8)
-    assert best.task["horizon"] in (90, 100)
+    assert best.task["target_steps"] in (9, 10)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,9 @@ def test_a_journal_that_is_no_file(tmp_path):
 @pytest.mark.parametrize("keep", [0, 100, 5_000, 20_000])  # bytes before the garbage
 def test_a_damaged_data_base_is_a_sentence_and_stays_as_it_was(tmp_path, keep):
     path = tmp_path / "study.db"
-    optuna.create_study(storage=_open(f"sqlite:///{path}", tmp_path), study_name="spacetime")
+    optuna.create_study(
+        storage=_open_storage(f"sqlite:///{path}", tmp_path), study_name="spacetime"
+    )
     found = path.read_bytes()
     damaged = found[:keep] + b"garbage!" * ((len(found) - keep) // 8)
     path.write_bytes(damaged)
@@ -237,7 +240,7 @@ def test_a_worker_that_is_beaten_to_the_tables_tries_again(tmp_path, monkeypatch
         return RDBStorage(*arguments, **options)
 
     monkeypatch.setattr("spacetime_en.runs.search.RDBStorage", storage)
-    assert isinstance(_open(f"sqlite:///{tmp_path}/study.db", tmp_path), RDBStorage)
+    assert isinstance(_open_storage(f"sqlite:///{tmp_path}/study.db", tmp_path), RDBStorage)
 
 
 SEARCH = ["search", "waiting.Waiting", *TASK, "--steps", "10", "--batch-size", "16"]
@@ -290,7 +293,9 @@ def test_a_killed_workers_trial_is_made_good(tmp_path, cache, monkeypatch):
     time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    monkeypatch.setattr(search_module, "fit", lambda *_, **__: Progress(best=1.0))  # at once
+    monkeypatch.setattr(
+        search_module, "fit", lambda *_, **__: TrainingProgress(best=1.0)
+    )  # at once
     monkeypatch.setattr(sys, "argv", ["spacetime", *command])
     main()
     assert [t.state for t in study(tmp_path).trials] == [TrialState.FAIL, TrialState.COMPLETE]

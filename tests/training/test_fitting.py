@@ -20,7 +20,7 @@ from spacetime_en._util.errors import Interrupted
 from spacetime_en._util.signals import STOP_SIGNALS
 from spacetime_en.data import Trajectories, load_task
 from spacetime_en.data.task import Task
-from spacetime_en.training import DivergenceError, State, TrainingSettings, fit, module
+from spacetime_en.training import DivergenceError, TrainingSettings, TrainingState, fit, module
 from spacetime_en.training.batches import Batches, derive_seed
 
 SIZE = {"hidden": 8, "layers": 1, "blocks": 2}
@@ -37,7 +37,7 @@ def small(task, preset="set", seed=0, **settings):
 class States(list):
     """Keeps every state that a training hands out."""
 
-    def __call__(self, state: State, best: bool) -> None:
+    def __call__(self, state: TrainingState, best: bool) -> None:
         self.append((state, best))
 
 
@@ -72,7 +72,7 @@ def test_equal_to_a_plain_loop(tiny_task):
         torch.nn.utils.clip_grad_norm_(expected.parameters(), 0.3)
         optimiser.step()
     found = States()
-    fit(small(tiny_task), tiny_task, settings, keep=found, display=False)
+    fit(small(tiny_task), tiny_task, settings, save=found, display=False)
     last = found[-1][0].weights
     for name, tensor in expected.state_dict().items():
         torch.testing.assert_close(last[name], tensor, rtol=1e-4, atol=1e-6)
@@ -90,7 +90,7 @@ def test_the_loss_is_counted_in_the_models_units(tiny_task):
             steps=t.steps,
             attributes={"charge": t.charge[:]},
         )
-        task = Task.from_trajectories(scaled, length=3, stride=10, horizon=100)
+        task = Task.from_trajectories(scaled, length=3, stride=1, target_steps=10)
         model = small(task, length_scale=float(length), time_scale=float(time), dropout=0.0)
         fit(model, task, SETTINGS, display=False)
         return weights(model)
@@ -105,12 +105,12 @@ def test_interrupted_anywhere_and_resumed_gives_the_same_bits(tiny_task):
     settings = dataclasses.replace(SETTINGS, ema=0.8, schedule="cosine", save_every=0.0)
     kept = States()
     whole = small(tiny_task)
-    fit(whole, tiny_task, settings, keep=kept, display=False)
+    fit(whole, tiny_task, settings, save=kept, display=False)
     assert [state.progress.step for state, _ in kept] == [0, 1, 2, 3, 3, 4, 5, 6, 6, 7]
     for state, _ in kept[:-1]:
         again = States()
         resumed = small(tiny_task, seed=99)
-        fit(resumed, tiny_task, settings, state=state, keep=again, display=False)
+        fit(resumed, tiny_task, settings, state=state, save=again, display=False)
         for part in ("weights", "averaged", "optimiser"):
             assert same(getattr(again[-1][0], part), getattr(kept[-1][0], part)), part
         assert again[-1][0].progress.best == kept[-1][0].progress.best
@@ -120,7 +120,7 @@ def test_interrupted_anywhere_and_resumed_gives_the_same_bits(tiny_task):
 
 def test_at_the_end_the_model_has_the_weights_that_validated_best(tiny_task):
     model, kept = small(tiny_task), States()
-    progress = fit(model, tiny_task, SETTINGS, lr=0.05, steps=12, keep=kept, display=False)
+    progress = fit(model, tiny_task, SETTINGS, lr=0.05, steps=12, save=kept, display=False)
     best = [state for state, is_best in kept if is_best][-1]
     assert best.progress.step == progress.best_step < 12  # such a rate gets worse in the end
     assert same(weights(model), best.weights)
@@ -139,7 +139,7 @@ def test_validation_is_the_mean_position_error_over_all_windows(tiny_task):
 def test_an_average_of_weights_is_what_is_validated_and_kept(tiny_task):
     kept = States()
     model = small(tiny_task)
-    fit(model, tiny_task, SETTINGS, ema=0.9, steps=3, save_every=0.0, keep=kept, display=False)
+    fit(model, tiny_task, SETTINGS, ema=0.9, steps=3, save_every=0.0, save=kept, display=False)
     by_step = {state.progress.step: state for state, _ in kept}
     name = "blocks.0.egnn.layers.0.phi_h.0.weight"
     name = name if name in by_step[1].weights else sorted(by_step[1].weights)[0]
@@ -169,7 +169,7 @@ def test_time_is_a_budget(tiny_task):
 
 def test_a_budget_that_is_used_up_trains_no_more(tiny_task):
     kept = States()
-    fit(small(tiny_task), tiny_task, SETTINGS, keep=kept, display=False)
+    fit(small(tiny_task), tiny_task, SETTINGS, save=kept, display=False)
     again = fit(small(tiny_task), tiny_task, SETTINGS, state=kept[-1][0], display=False)
     assert again.step == 7
 
@@ -183,7 +183,7 @@ def test_nan_stops_with_the_batch_and_the_setting(tiny_task):
     task = copy.deepcopy(tiny_task)
     kept = States()
     with pytest.raises(DivergenceError) as stop:
-        fit(small(task), task, SETTINGS, callbacks=[Spoil()], keep=kept, display=False)
+        fit(small(task), task, SETTINGS, callbacks=[Spoil()], save=kept, display=False)
     fifth = [*Batches(task.train, 16, seed=0, stop=5)][-1].rows.tolist()
     assert stop.value.rows == fifth
     message = str(stop.value)
@@ -243,7 +243,7 @@ def test_too_many_in_a_row_is_divergence_also_across_an_interruption(tiny_task):
     task, kept = copy.deepcopy(tiny_task), States()
     spoil = SpoilSteps(2, 3, 4)
     with pytest.raises(DivergenceError, match=r"at step 4 .* \(skip, now 2\)"):
-        fit(small(task), task, SETTINGS, skip=2, callbacks=[spoil], keep=kept, display=False)
+        fit(small(task), task, SETTINGS, skip=2, callbacks=[spoil], save=kept, display=False)
     state = kept[-1][0]
     assert (state.progress.step, state.progress.skipped_in_a_row) == (3, 1)
     task = copy.deepcopy(tiny_task)
@@ -288,7 +288,7 @@ def test_asked_to_stop_it_does_so_between_two_steps_and_keeps_the_state(tiny_tas
     before = signal.getsignal(number)
     kept = States()
     with pytest.raises(Interrupted):
-        fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], keep=kept, display=False)
+        fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], save=kept, display=False)
     assert kept[-1][0].progress.step == 5
     assert signal.getsignal(number) is before
 
@@ -301,7 +301,7 @@ def test_asked_before_the_first_step_it_keeps_the_state_of_the_start(tiny_task, 
 
     kept = States()
     with pytest.raises(Interrupted):
-        fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], keep=kept, display=False)
+        fit(small(tiny_task), tiny_task, SETTINGS, callbacks=[Ask()], save=kept, display=False)
     assert [state.progress.step for state, _ in kept] == [0]
 
 
@@ -343,7 +343,7 @@ def test_asked_in_the_last_validation_it_ends_and_tells_the_caller(tiny_task):
 
 def test_time_spent_before_counts(tiny_task):
     kept = States()
-    fit(small(tiny_task), tiny_task, SETTINGS, keep=kept, display=False)
+    fit(small(tiny_task), tiny_task, SETTINGS, save=kept, display=False)
     state = kept[-1][0]
     state.progress.time = 29.9
     progress = fit(
@@ -360,7 +360,7 @@ def test_time_spent_before_counts(tiny_task):
 
 def test_checkpoints_come_no_more_often_than_asked_for(tiny_task):
     kept = States()
-    fit(small(tiny_task), tiny_task, SETTINGS, save_every=1e6, keep=kept, display=False)
+    fit(small(tiny_task), tiny_task, SETTINGS, save_every=1e6, save=kept, display=False)
     assert [state.progress.step for state, _ in kept] == [3, 6, 7]
 
 
@@ -406,9 +406,9 @@ def test_nodes_that_are_padding_count_neither_in_the_loss_nor_in_validation(tiny
 def test_double_precision_resumes_exactly(tiny_task):
     settings = dataclasses.replace(SETTINGS, precision="64-true", ema=0.9)
     kept = States()
-    fit(small(tiny_task), tiny_task, settings, keep=kept, display=False)
+    fit(small(tiny_task), tiny_task, settings, save=kept, display=False)
     again = States()
-    fit(small(tiny_task), tiny_task, settings, state=kept[0][0], keep=again, display=False)
+    fit(small(tiny_task), tiny_task, settings, state=kept[0][0], save=again, display=False)
     for part in ("weights", "averaged", "optimiser"):
         assert same(getattr(again[-1][0], part), getattr(kept[-1][0], part))
 
@@ -431,7 +431,7 @@ def test_nothing_to_train(tiny_task):
 
 def test_double_precision(tiny_task):
     kept = States()
-    fit(small(tiny_task), tiny_task, SETTINGS, precision="64-true", keep=kept, display=False)
+    fit(small(tiny_task), tiny_task, SETTINGS, precision="64-true", save=kept, display=False)
     assert {w.dtype for w in kept[-1][0].weights.values()} == {torch.float64}
 
 
@@ -460,7 +460,7 @@ def test_without_a_terminal_every_validation_is_one_line(tiny_task, capsys):
 
 
 def test_every_preset_learns_something(cache):
-    task = load_task("charged", cache=cache, counts=(40, 12, 12), horizon=1000, length=3)
+    task = load_task("charged", cache=cache, counts=(40, 12, 12), target_steps=100, length=3)
     for preset in ("set", "set-nonequivariant", "set-adjacency", "lstm", "egnn", "mlp", "linear"):
         torch.manual_seed(0)
         graph, target = task.train[:]

@@ -9,7 +9,7 @@ from spacetime_en.training.settings import PRESET_SETTINGS, Budget, seconds
 
 
 def budget(batches=10, **settings):
-    return Budget.of(TrainingSettings(**settings), batches)
+    return Budget.from_settings(TrainingSettings(**settings), batches)
 
 
 def test_times_as_people_write_them():
@@ -39,10 +39,10 @@ def test_the_learning_rate_rises_then_follows_a_cosine_whichever_budget_is_set()
         (budget(steps=100, warmup=0.2, schedule="cosine"), lambda share: (100 * share, 0)),
         (budget(max_time="50s", warmup=0.2, schedule="cosine"), lambda share: (7, 50 * share)),
     ):
-        factor = [b.factor(b.used(*at(share))) for share in (0, 0.1, 0.2, 0.6, 1.0)]
+        factor = [b.lr_factor(b.used(*at(share))) for share in (0, 0.1, 0.2, 0.6, 1.0)]
         assert factor == pytest.approx([0, 0.5, 1, 0.5, 0], abs=1e-9)
     flat = budget(steps=100)
-    assert {flat.factor(flat.used(step, 0)) for step in range(101)} == {1.0}
+    assert {flat.lr_factor(flat.used(step, 0)) for step in range(101)} == {1.0}
 
 
 def test_every_trainable_preset_has_the_papers_settings():

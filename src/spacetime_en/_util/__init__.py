@@ -1,5 +1,5 @@
-"""What every room may use and no user needs to know.
+"""Utilities for all rooms, not for users.
 
-Errors, files, settings from strangers, the terminal, the machine, threads, tensors. Imports
-nothing of the other rooms.
+Errors, files, checks of settings and arguments, the terminal, the machine, threads, tensors.
+Imports none of the other rooms.
 """

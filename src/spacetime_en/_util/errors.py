@@ -1,4 +1,4 @@
-"""The one exception raised for input that a user can mend, and sentences said in several places."""
+"""The exception for input that a user can correct, and messages used in several places."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """Bad input, told in one sentence: which argument, what was found, what was expected."""
+    """Bad input, in one sentence: which argument, what was found, what was expected."""
 
 
 class Interrupted(BaseException):
@@ -15,20 +15,20 @@ class Interrupted(BaseException):
 
 
 def printable(text: str, keep: str = "") -> str:
-    """`text` with everything that could move a cursor shown as its escape, but for `keep`."""
+    """`text` with control characters escaped, except those in `keep`."""
     return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
-def no_such(what: str, name: object, known: Iterable[str]) -> InputError:
-    """The error for a name that nobody knows, with the nearest one that somebody does."""
-    known = list(known)
-    near = difflib.get_close_matches(str(name)[:100], known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}."
+def no_such(what: str, name: object, choices: Iterable[str]) -> InputError:
+    """The error for a name that is none of the choices, with the nearest choice."""
+    choices = list(choices)
+    near = difflib.get_close_matches(str(name)[:100], choices, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(choices)}."
     return InputError(f"{what}: there is no {name!r:.60}; {hint}")
 
 
 def require(package: str, extra: str) -> Any:
-    """Import an optional package, or say which extra brings it."""
+    """Import an optional package, or say which extra installs it."""
     try:
         return import_module(package)
     except ImportError:

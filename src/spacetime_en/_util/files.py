@@ -1,9 +1,9 @@
-"""Writing files and folders: whole or not at all, and one process at a time.
+"""Writing files and folders atomically, and by one process at a time.
 
-What is being made stands in a hidden folder beside its target, until it is whole and gets its name:
-``.spacetime-en-WHAT-HOST-PID-TOKEN``. Its maker holds a lock; what is found without one was left by
-a process that was killed, and is swept when something is next written beside it. What another
-machine made is never swept: its locks may not be seen here.
+A file or folder is written in a hidden folder beside its target and renamed when it is complete:
+``.spacetime-en-TARGET-HOST-PID-TOKEN``. The process that writes holds a lock; a hidden folder
+without one was left by a process that was killed, and is deleted when something is next written
+beside it. Those of other machines are never deleted: their locks may not be visible here.
 """
 
 import errno
@@ -23,7 +23,7 @@ from spacetime_en._util.errors import InputError
 
 _MARK = ".spacetime-en"
 _NAMED = re.compile(rf"{_MARK}-([0-9a-f]{{8}})-(.*)-(\d+)-[0-9a-f]{{8}}")
-# What libraries that are not written in Python make of an error of the operating system.
+# How libraries that are not written in Python report an error of the operating system.
 _OS_ERROR = re.compile(r"(?:os error |errno ?= ?)(\d+)")
 
 
@@ -34,24 +34,24 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """
     with _beside(path) as temporary:
         write(temporary)
-        _settle(temporary)
+        _finish(temporary)
         os.replace(temporary, path)
 
 
 @contextmanager
 def new_whole(target: Path) -> Iterator[Path]:
-    """A temporary path that becomes `target`, a file or a folder, if the block ends well.
+    """Yield a temporary path that is renamed to `target`, a file or a folder, if no error occurs.
 
-    Refuses to begin if `target` exists or another process is making it, and never overwrites it.
+    An existing `target`, or one that another process is writing, is refused and never overwritten.
     """
     refuse_existing(target)
     make_folder(target.parent)
-    for name in _alive(target.parent):
-        what, host, pid = _parts(name)
-        if what == _what(target):
+    for name in _being_written(target.parent):
+        target_hash, host, pid = _parse(name)
+        if target_hash == _hash(target):
             raise InputError(
-                f"{target}: another process (number {pid} on {host}) is making it; wait for it, "
-                f"or, if that is no more, delete {target.parent / name}."
+                f"{target}: another process (number {pid} on {host}) is writing it; wait for it, "
+                f"or, if that process has ended, delete {target.parent / name}."
             )
     with _beside(target) as temporary:
         yield temporary
@@ -59,18 +59,18 @@ def new_whole(target: Path) -> Iterator[Path]:
             if temporary.is_dir():
                 os.rename(temporary, target)
             else:
-                _settle(temporary)
+                _finish(temporary)
                 _rename_new(temporary, target)
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise InputError(
-                    f"{target}: was made by another process in the meantime, and is left as it is."
+                    f"{target}: was written by another process meanwhile, and is left as it is."
                 ) from None
             raise
 
 
 def inside(folder: Path, path: Path) -> Path:
-    """`path`, refused if a link leads from there out of `folder`, which somebody may have sent."""
+    """Return `path`, or refuse it if it is a link out of `folder`, which may come from anybody."""
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise InputError(
             f"{path}: is a link out of {folder}, and not followed; put there what it leads to, or "
@@ -80,13 +80,13 @@ def inside(folder: Path, path: Path) -> Path:
 
 
 def refuse_existing(target: Path) -> None:
-    """Nothing of the user's is overwritten."""
+    """Refuse to overwrite a file or folder of the user's."""
     if os.path.lexists(target):
         raise InputError(f"{target}: exists already; choose another name or delete it.")
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those around it, unless they are there."""
+    """Create a folder and its parents, unless they exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -97,8 +97,8 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[Callable[[], None]]:
-    """Keep other processes from working in a folder; it is made, if need be.
+def locked(folder: Path) -> Iterator[Callable[[], None]]:
+    """Keep other processes from working in a folder, which is created if it does not exist.
 
     Yields: a function that raises an error if the folder has been deleted or moved since.
     """
@@ -124,9 +124,8 @@ def alone(folder: Path) -> Iterator[Callable[[], None]]:
         try:
             yield check
         finally:
-            if (
-                is_new and folder.is_dir() and os.listdir(folder) == [lock.name]
-            ):  # nothing came of it
+            # Nothing was written: leave no empty folder behind.
+            if is_new and folder.is_dir() and os.listdir(folder) == [lock.name]:
                 lock.unlink()
                 folder.rmdir()
 
@@ -136,28 +135,28 @@ def alone(folder: Path) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """A path for what will be `target`, in a hidden folder beside it that goes with the block.
+    """Yield a path in a temporary hidden folder beside `target`, to write it there.
 
     Errors of the operating system name the target.
     """
     parent = target.parent
     _sweep(parent)
-    name = f"{_MARK}-{_what(target)}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    name = f"{_MARK}-{_hash(target)}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     folder = parent / name
     try:
         # The lock comes first, so that there is no moment at which the folder is without it.
-        with FileLock(_lock_of(folder)):
+        with FileLock(_lock_file(folder)):
             try:
                 folder.mkdir()
                 yield folder / target.name
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-                _lock_of(folder).unlink(missing_ok=True)
+                _lock_file(folder).unlink(missing_ok=True)
     except InputError:
         raise
     except Exception as error:
-        if found := _OS_ERROR.search(str(error)):
-            code = int(found[1])
+        if match := _OS_ERROR.search(str(error)):
+            code = int(match[1])
             raise OSError(code, os.strerror(code), str(target)) from error
         if isinstance(error, OSError) and error.errno is not None:
             ours = error.filename is None or name in os.fsdecode(error.filename)
@@ -166,87 +165,87 @@ def _beside(target: Path) -> Iterator[Path]:
         raise
 
 
-def _what(target: Path) -> str:
-    """A short word for a name, which may be as long as the file system allows."""
+def _hash(target: Path) -> str:
+    """A hash of the name, which itself may be as long as the file system allows."""
     return f"{zlib.crc32(os.fsencode(target.name)):08x}"
 
 
-def _parts(name: str) -> tuple[str, str, int]:
+def _parse(name: str) -> tuple[str, str, int]:
     match = _NAMED.fullmatch(name)
     assert match is not None
     return match[1], match[2], int(match[3])
 
 
-def _lock_of(folder: Path) -> Path:
+def _lock_file(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
 
 
-def _alive(parent: Path) -> list[str]:
-    """The names of temporary folders whose makers are at work, as far as can be known."""
+def _being_written(parent: Path) -> list[str]:
+    """The names of temporary folders that are still being written, as far as can be known."""
     _sweep(parent)
     return [name for name in os.listdir(parent) if _NAMED.fullmatch(name)]
 
 
 def _sweep(parent: Path) -> None:
-    """Delete what killed processes of this machine left."""
+    """Delete the temporary folders of this machine's killed processes."""
     for name in {entry.removesuffix(".lock") for entry in os.listdir(parent)}:
-        if _NAMED.fullmatch(name) and _parts(name)[1] == socket.gethostname():
-            _delete_if_left(parent / name)
+        if _NAMED.fullmatch(name) and _parse(name)[1] == socket.gethostname():
+            _delete_if_abandoned(parent / name)
 
 
-def _delete_if_left(folder: Path) -> None:
-    lock = _lock_of(folder)
-    if not folder.exists() and lives(_parts(folder.name)[2]):
-        return  # just about to be made
+def _delete_if_abandoned(folder: Path) -> None:
+    lock = _lock_file(folder)
+    if not folder.exists() and process_exists(_parse(folder.name)[2]):
+        return  # about to be created
     try:
         with FileLock(lock).acquire(blocking=False):
             shutil.rmtree(folder, ignore_errors=True)
             lock.unlink(missing_ok=True)
     except (Timeout, OSError):
-        return  # it is at work, or we may not touch it
+        return  # in use, or not ours to delete
 
 
-def lives(pid: int) -> bool:
-    """Whether there is a process of this number on this machine."""
+def process_exists(pid: int) -> bool:
+    """Whether a process with this number runs on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
+    except OSError:  # another user's
         pass
     return True
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _settle(file: Path) -> None:
-    """Readable as others are (safetensors makes files that only their owner reads), and on disk."""
+def _finish(file: Path) -> None:
+    """Flush to disk, with the usual permissions (safetensors lets only the owner read)."""
     umask = os.umask(0)
     os.umask(umask)
     file.chmod(0o666 & ~umask)
     with file.open("rb") as opened:
-        os.fsync(opened.fileno())  # or a crash of the machine may leave a name without its bytes
+        os.fsync(opened.fileno())  # or a crash of the machine may leave an empty file
 
 
 def _rename_new(file: Path, target: Path) -> None:
-    """Rename, but never onto a file that has come into being."""
+    """Rename without overwriting a file that was created in the meantime."""
     try:
         os.link(file, target)
     except FileExistsError:
         raise
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
         os.replace(file, target)
 
 
 def cache_folder() -> Path:
-    """Where tasks are kept: $SPACETIME_EN_CACHE, or the user's cache folder."""
+    """The folder of simulated tasks: $SPACETIME_EN_CACHE, or in the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spacetime-en"
     return Path(os.environ.get("SPACETIME_EN_CACHE", default))

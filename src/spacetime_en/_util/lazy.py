@@ -7,15 +7,15 @@ from typing import Any
 
 
 def attach(
-    package: str, homes: Mapping[str, Sequence[str]]
+    package: str, public: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
     Args:
-        package: its name.
-        homes: the public names, by the module inside of the package that defines them.
+        package: the name of the package.
+        public: the public names, by the module inside of the package that defines them.
     """
-    modules = {name: f"{package}.{home}" for home, names in homes.items() for name in names}
+    modules = {name: f"{package}.{home}" for home, names in public.items() for name in names}
 
     def get(name: str) -> Any:
         if name not in modules:

@@ -1,11 +1,11 @@
-"""What this machine has: cores, memory, room on its disks."""
+"""The resources of this machine: cores, memory, disk space."""
 
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-_PLENTY = 1 << 62  # bytes, where nothing is known
+_UNLIMITED = 1 << 62  # bytes
 
 
 def cores() -> int:
@@ -14,21 +14,21 @@ def cores() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that can still be had, of the machine, the container, or what a process may take."""
-    found = [_PLENTY, *_left_of_limit()]
+    """Bytes available, within the limits of the machine, the container and the process."""
+    limits = [_UNLIMITED, *_left_of_limit()]
     try:
-        known = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        found.append(1024 * int(known["MemAvailable"].split()[0]))
+        entries = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        limits.append(1024 * int(entries["MemAvailable"].split()[0]))
         limit = Path("/sys/fs/cgroup/memory.max").read_text()
         used = Path("/sys/fs/cgroup/memory.current").read_text()
-        found.append(int(limit) - int(used))
+        limits.append(int(limit) - int(used))
     except (OSError, ValueError, KeyError):  # another system, or no limit
         pass
-    return min(found)
+    return min(limits)
 
 
 def _left_of_limit() -> Iterator[int]:
-    """What is left of the limit for this process (ulimit -v), if there is one."""
+    """The rest of this process's limit of memory (ulimit -v), if there is one."""
     try:
         import resource
 
@@ -41,16 +41,16 @@ def _left_of_limit() -> Iterator[int]:
 
 
 def free_room(folder: Path) -> int:
-    """Bytes that can still be written to a folder, which need not be there yet."""
+    """Bytes that can be written to a folder, which need not exist yet."""
     try:
         there = next(p for p in (folder, *folder.absolute().parents) if p.is_dir())
         return shutil.disk_usage(there).free
     except OSError:
-        return _PLENTY
+        return _UNLIMITED
 
 
 def in_words(count: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes with a unit, such as 3.2 GB."""
     units = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
     power = min((len(str(count)) - 1) // 3, len(units) - 1)
     return f"{count / 1000**power:.3g} {units[power]}"

@@ -1,4 +1,4 @@
-"""What a user sees of long work: a progress bar, and not what other packages say of themselves."""
+"""A progress bar for long work, and silence from other packages' loggers."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -16,9 +16,9 @@ from spacetime_en._util.terminal import Terminal, text_column
 
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, gone when done, and not drawn if nobody watches.
+    """A progress bar on standard error, removed when done, and drawn only on a terminal.
 
-    Yields: a function to call with the number of things finished since the last call.
+    Yields: a function to call with the number of items finished since the last call.
     """
     columns = (text_column("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Terminal(stderr=True)
@@ -35,7 +35,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def silenced(*loggers: str) -> Iterator[None]:
-    """Let these loggers of other packages speak of errors only."""
+    """Let these loggers log only errors."""
     levels = {logging.getLogger(name): logging.getLogger(name).level for name in loggers}
     for logger in levels:
         logger.setLevel(logging.ERROR)

@@ -1,9 +1,8 @@
-"""JSON and YAML that somebody wrote: typed and bounded values, or one sentence.
+"""Checks of JSON, YAML and arguments against types with bounds; errors are one sentence.
 
-Whatever is read from a settings file or a file of facts passes here, so that no other module
-meets a wrong type, a number that is out of range, a file without end or a name that is a path. The
-shape of each file is a dataclass beside the code that writes it; :func:`typed` holds a value
-against it.
+Every file of settings or facts is read here, so that no other module meets a wrong type, a number
+out of range, an endless file or a name that is a path. The schema of each file is a dataclass
+beside the code that writes it; :func:`typed` checks a value against it.
 """
 
 from __future__ import annotations
@@ -42,18 +41,20 @@ from spacetime_en._util.errors import InputError
 
 T = TypeVar("T")
 P = ParamSpec("P")
-MOST_BYTES = 64 << 20  # of a text file; the facts of a million frames take half of it
-MOST_YAML = 1 << 18  # characters, which are read slowly
+MOST_BYTES = 64 << 20  # of a text file; the facts of a million frames take half of that
+MOST_YAML = 1 << 18  # characters; YAML is slow to parse
 LONGEST_NAME = 64
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # whole numbers that every reader holds
+Count = Annotated[
+    int, msgspec.Meta(ge=0, le=2**53)
+]  # exact in float64, which many JSON readers use
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-_MAX = sys.float_info.max  # and no more: neither infinity nor NaN
+_MAX = sys.float_info.max  # so that infinity and NaN are refused
 LARGEST = float(np.finfo(np.float32).max)  # models compute in single precision
 Finite = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0.0, le=LARGEST)]
-# The least positive number that is none to a CPU which takes smaller ones for 0 (flush_denormal):
-# msgspec makes of gt=0 the least of all, and 0 itself would pass there.
+# The smallest normal number. gt=0 would not do: msgspec compares with the smallest denormal number,
+# and to a CPU that takes denormal numbers for 0 (flush_denormal) that is 0, so 0 would pass.
 LEAST = sys.float_info.min
 Scale = Annotated[float, msgspec.Meta(ge=LEAST, le=LARGEST)]  # a length, a time, a rate
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -61,7 +62,7 @@ _NO_BOUNDS = msgspec.Meta()
 
 
 def read_text(path: Path, most: int = MOST_BYTES, *, inside: bool = False) -> str:
-    """A text file in UTF-8 of at most so many bytes; for `inside` see :func:`open_regular`."""
+    """The text of a UTF-8 file of at most `most` bytes; for `inside` see :func:`open_regular`."""
     with open_regular(path, inside=inside) as file:
         length = os.fstat(file.fileno()).st_size or most  # (files of the kernel say 0)
         content = file.read(min(length, most) + 1)
@@ -74,12 +75,12 @@ def read_text(path: Path, most: int = MOST_BYTES, *, inside: bool = False) -> st
 
 
 def open_regular(path: Path, *, inside: bool = False) -> BinaryIO:
-    """The file, open for reading; pipes and devices, which may never end, are refused.
+    """Open a file for reading; pipes and devices, which may never end, are refused.
 
     Args:
         path: the file.
-        inside: whether the user named a folder around it. A link is refused then: it would lead to
-            what the user did not name.
+        inside: whether the user named not the file but a folder around it. Then a link is refused:
+            it may lead to a file that the user never named.
     """
     if inside:
         check_no_link(path)
@@ -92,7 +93,7 @@ def open_regular(path: Path, *, inside: bool = False) -> BinaryIO:
 
 
 def check_no_link(path: Path) -> None:
-    """Refuse a link inside a folder that somebody sent: it may lead anywhere."""
+    """Refuse a link inside a folder from somebody else: it may lead anywhere."""
     if path.is_symlink():
         raise InputError(
             f"{path}: is a link, and links inside a folder are not followed; put the file itself "
@@ -101,12 +102,12 @@ def check_no_link(path: Path) -> None:
 
 
 def read_json(path: Path, kind: type[T]) -> T:
-    """A JSON file of the shape of `kind`, which is a dataclass or any other type."""
+    """Read a JSON file as a `kind`, a dataclass or any other type."""
     return cast("T", typed(parse_json(read_text(path), str(path)), kind, str(path)))
 
 
 def parse_json(text: str, where: str) -> Any:
-    """JSON in which every key stands once; `where` begins the sentence if it is not."""
+    """Parse JSON, refusing duplicate keys; `where` begins the error message."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(entries := dict(pairs)) < len(pairs):
@@ -122,7 +123,7 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """YAML of plain values, in which every key stands once, without anchors and aliases."""
+    """Parse YAML of plain values, refusing duplicate keys and aliases."""
     if len(text) > MOST_YAML:
         raise InputError(f"{where}: has {len(text):,} characters; expected {MOST_YAML:,} at most.")
     try:
@@ -133,7 +134,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """Refuses aliases, with which a few lines stand for billions, and keys that stand twice."""
+    """Refuses duplicate keys, and aliases, with which a few lines can expand to billions."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -146,8 +147,8 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
             line = node.start_mark.line + 1
             raise yaml.YAMLError(f"{node.value:.60} in line {line} may be a time; put it in quotes")
         is_int = node.tag.endswith(":int")
-        made: float = (self.construct_yaml_int if is_int else self.construct_yaml_float)(node)
-        return made
+        number: float = (self.construct_yaml_int if is_int else self.construct_yaml_float)(node)
+        return number
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
@@ -166,12 +167,12 @@ for _tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
 
 
 def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
-    """`value` as a `kind`: a dataclass, a list of numbers, ...; its types are not negotiable.
+    """Convert `value` to a `kind`: a dataclass, a list of numbers, ...
 
     Args:
-        value: of plain Python types, as JSON and YAML have them.
-        kind: the type expected, with the bounds of its :class:`msgspec.Meta`.
-        where: begins the sentence if the value does not fit.
+        value: a value of plain Python types, as in JSON and YAML.
+        kind: the expected type, with bounds by :class:`msgspec.Meta`.
+        where: begins the error message if the value does not fit.
         strict: whether ``"3"`` is refused where 3 is expected.
     """
     try:
@@ -184,7 +185,7 @@ def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
 
 
 def check_format(found: Any, newest: int, where: str) -> None:
-    """Refuse a file that says to be of a format that only a later version knows."""
+    """Refuse a file whose format number is newer than this version knows."""
     if type(found) is not int or not 1 <= found <= newest:
         raise InputError(
             f"{where}: its format is {shortened(found)}, this version of spacetime-en reads "
@@ -193,20 +194,20 @@ def check_format(found: Any, newest: int, where: str) -> None:
 
 
 def arguments(values: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, each as the type that its signature has for it."""
+    """Convert the arguments of a call to the types in its signature."""
     return {name: argument(name, value, hints.get(name, Any)) for name, value in values.items()}
 
 
 def argument(name: str, value: Any, kind: Any) -> Any:
-    """`value` as a `kind`, or the sentence that it is none.
+    """Convert one argument to a `kind`.
 
-    Plain values are held against their types and bounds, anything else against its class. NumPy's
-    numbers count as Python's, and arrays as lists where a list is expected.
+    Plain values are checked against types and bounds, other objects against their class. NumPy
+    numbers are accepted as Python's, and arrays where a list is expected.
 
     Args:
-        name: of the argument.
-        value: what the caller gave.
-        kind: a type, or a union of several.
+        name: the name of the argument.
+        value: the value that the caller passed.
+        kind: a type, or a union of types.
     """
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     classes = tuple(get_origin(one) or one for one in kinds if _is_class(one))
@@ -229,9 +230,9 @@ def argument(name: str, value: Any, kind: Any) -> Any:
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """A function of the interface, whose arguments are held against their types when it is called.
+    """Decorate a public function to check its arguments against their types when it is called.
 
-    Further options (``**settings``) are left to the function.
+    ``*args`` and ``**settings`` are left to the function.
     """
     signature = inspect.signature(function)
 
@@ -258,9 +259,9 @@ _PLAIN = (int, float, str, bool, NoneType, list, dict, tuple, Sequence, Mapping)
 
 
 def _is_class(kind: Any) -> bool:
-    """Whether a type is more than plain values."""
-    own = get_origin(kind) or kind
-    return isinstance(own, type) and own not in (*_PLAIN, Any, Annotated)
+    """Whether a type is a class other than those of plain values."""
+    base = get_origin(kind) or kind
+    return isinstance(base, type) and base not in (*_PLAIN, Any, Annotated)
 
 
 def _is_list(kind: Any) -> bool:
@@ -271,11 +272,11 @@ def _is_list(kind: Any) -> bool:
 
 
 def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
-    """What is wrong with the entry at `path`, of which msgspec says `what`."""
+    """msgspec's message `what` on the entry at `path`, in our words."""
     if what.startswith("Object missing required field "):
         return f"the entry {what.split()[-1]} is missing"
     if not what.startswith(("Expected ", "Invalid ", "Object ", "Integer ", "Number ")):
-        return what  # of a check of the class itself
+        return what  # by a check of the class itself
     got = what.partition(", got ")[2] or "another"
     found = {"array": "a list", "object": "named entries", "str": "text"}.get(got, got)
     try:
@@ -286,7 +287,7 @@ def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
     except (LookupError, TypeError):  # (of a dict whose keys are not names, msgspec tells none)
         pass
     words = " or ".join(word for part, bounds in _parts(kind) for word in _words(part, bounds))
-    limit = re.search(r" (<=?) (\S+)", what)  # said only if it is the one that is passed
+    limit = re.search(r" (<=?) (\S+)", what)  # named only if it is the limit that was passed
     if limit and (limit[2] == str(_MAX) or found == "inf"):
         words = "a finite number"
     elif limit and "to 1" not in words:
@@ -300,10 +301,10 @@ Parts = Iterator[tuple[Any, msgspec.Meta]]
 
 
 def _parts(kind: Any, bounds: msgspec.Meta = _NO_BOUNDS) -> Parts:
-    """The types that a union allows, and their bounds; of any other type, itself."""
+    """The types of a union with their bounds, or the type itself if it is none."""
     if get_origin(kind) is Annotated:
-        own = (m for m in get_args(kind)[1:] if isinstance(m, msgspec.Meta))
-        yield from _parts(get_args(kind)[0], next(own, bounds))
+        metas = (m for m in get_args(kind)[1:] if isinstance(m, msgspec.Meta))
+        yield from _parts(get_args(kind)[0], next(metas, bounds))
     elif get_origin(kind) in (Union, UnionType):
         for one in get_args(kind):
             yield from _parts(one)
@@ -312,7 +313,7 @@ def _parts(kind: Any, bounds: msgspec.Meta = _NO_BOUNDS) -> Parts:
 
 
 def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
-    """A type in the words of an error sentence."""
+    """A type in the words of an error message."""
     if get_origin(kind) is Literal:
         return [repr(choice) for choice in get_args(kind)]
     if kind is int:
@@ -322,7 +323,7 @@ def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
         return ["a positive whole number" if bounds.ge == 1 else least]
     if kind is float:
         if (bounds.ge, bounds.le) == (0, 1):
-            return ["a share from 0 to 1"]
+            return ["a number from 0 to 1"]
         if bounds.ge == LEAST:
             return ["a positive number"]
         return ["a number, at least 0" if bounds.ge == 0 else "a number"]
@@ -357,7 +358,7 @@ def _inside(kind: Any, key: str) -> Any:
 
 
 def check_name(name: Any, where: str) -> str:
-    """A name from a file that may become the name of a file: a plain identifier, and no path."""
+    """Check a name that may become a file name: it must be an identifier, and so no path."""
     if not isinstance(name, str) or not name.isidentifier() or len(name) > LONGEST_NAME:
         raise InputError(
             f"{where}: {shortened(name)} cannot be a name; expected letters, digits and _, at most "
@@ -367,12 +368,12 @@ def check_name(name: Any, where: str) -> str:
 
 
 def _found(value: Any) -> str:
-    """A value, or what it is if it is not plain."""
+    """A plain value, or else the name of its class."""
     return shortened(value) if isinstance(value, _PLAIN) else f"a {type(value).__name__}"
 
 
 def shortened(value: Any, most: int = 60) -> str:
-    """A value as an error sentence shows it: on one line, without control characters, not long."""
+    """A value for an error message: on one line, without control characters, not long."""
     try:
         text = re.sub(r"\s+", " ", ascii(value) if not str(value).isprintable() else repr(value))
     except Exception:  # (whole numbers of thousands of digits, or any __repr__)
@@ -381,7 +382,7 @@ def shortened(value: Any, most: int = 60) -> str:
 
 
 def reason(error: BaseException, most: int = 160) -> str:
-    """What an error of another package says, on one line, not long."""
+    """The message of another package's error, on one line, not long."""
     text = " ".join(str(error).split()) or type(error).__name__
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text).rstrip(".")
     return text if len(text) <= most else f"{text[: most - 3]}..."

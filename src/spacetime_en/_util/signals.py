@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# Ctrl-C; the end of a job; the end of a connection; what batch systems send some time before the
-# end (whatever a user asks them for, but SIGUSR1 is the custom). Windows has only the first two.
+# Ctrl-C; the end of a job; the end of a connection; and, by custom, what batch systems send some
+# time before they end a job. Windows has only the first two.
 STOP_SIGNALS = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
@@ -19,7 +19,7 @@ Handler = Callable[[int, FrameType | None], object]
 def handle_stop_signals(handler: Handler) -> None:
     """Call `handler` for every signal that asks to stop.
 
-    Only the first thread may say what becomes of signals; in others nothing happens.
+    Only the main thread can set handlers; in others nothing happens.
     """
     if threading.current_thread() is threading.main_thread():
         for number in STOP_SIGNALS:
@@ -29,7 +29,7 @@ def handle_stop_signals(handler: Handler) -> None:
 
 @contextmanager
 def stop_signals(handler: Handler) -> Iterator[None]:
-    """:func:`handle_stop_signals` in the block; then whoever handled them before does so again."""
+    """:func:`handle_stop_signals` inside the block; the previous handlers are restored after it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -39,7 +39,7 @@ def stop_signals(handler: Handler) -> Iterator[None]:
         yield
     finally:
         for number, handled in before.items():
-            if handled is not None:  # None: by somebody who does not speak Python
+            if handled is not None:  # None: a handler that is not Python's
                 signal.signal(number, handled)
 
 

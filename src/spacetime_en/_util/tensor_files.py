@@ -1,4 +1,4 @@
-"""Named tensors on disk: safetensors files, and no pickle."""
+"""Reading named tensors from safetensors files; pickles are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import open_regular
 
-# What is read, by safetensors' names. There are others, such as complex and 8-bit floats.
+# The types that are read, by safetensors' names; not complex numbers or 8-bit floats.
 DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -28,11 +28,11 @@ DTYPES = {
 
 
 class Held(NamedTuple):
-    """A tensor in a file, before it is read.
+    """The type and shape of a tensor in a file, before it is read.
 
     Args:
-        dtype: None if it is none of ``DTYPES``.
-        shape: of the tensor; the file is as long as it says.
+        dtype: its type; None if it is none of ``DTYPES``.
+        shape: its shape; the file is checked to be as long as it says.
     """
 
     dtype: torch.dtype | None
@@ -40,11 +40,11 @@ class Held(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a safetensors file says of itself.
+    """The header of a safetensors file.
 
     Args:
         metadata: texts by name.
-        tensors: what it holds.
+        tensors: types and shapes of the tensors by name.
     """
 
     metadata: dict[str, str]
@@ -52,7 +52,7 @@ class Header(NamedTuple):
 
 
 def read_header(path: Path) -> Header:
-    """What is in a file, without reading the tensors."""
+    """The header of a file, without reading the tensors."""
     with _open(path) as file:
         held = {}
         for name in file.keys():  # noqa: SIM118
@@ -64,9 +64,9 @@ def read_header(path: Path) -> Header:
 def read_tensors(path: Path, part: str = "") -> dict[str, Tensor]:
     """The tensors whose names begin with `part`, in the precision that each was saved in.
 
-    They are copied out of the file: memory of torch's own begins at a multiple of 64 bytes, a
-    tensor in a file anywhere, and from there some CPUs multiply matrices in another order, more
-    slowly and to other last bits.
+    They are copied out of the file: torch allocates memory at multiples of 64 bytes, a tensor in a
+    file may begin anywhere, and from there some CPUs multiply matrices in another order, more
+    slowly and with other last bits.
     """
     with _open(path) as file:
         return {

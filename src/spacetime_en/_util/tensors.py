@@ -1,4 +1,4 @@
-"""Dataclasses of tensors: move, map, pickle, print, and pass through torch.compile and export."""
+"""Dataclasses of tensors that can be moved, pickled, printed, compiled and exported."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,13 +19,13 @@ class TensorFields:
     """Base of a dataclass whose fields are tensors or None."""
 
     def fields(self) -> dict[str, Tensor]:
-        """The fields that are there, by name."""
+        """The fields that are not None, by name."""
         values = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))  # type: ignore[arg-type]
         return {name: value for name, value in values if value is not None}
 
     @classmethod
     def _unchecked(cls, fields: dict[str, Any]) -> Self:
-        """Build from fields already in canonical form: no checks, safe while tracing."""
+        """Build from fields in canonical form, without checks; safe while tracing."""
         self = object.__new__(cls)
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
             object.__setattr__(self, field.name, fields.get(field.name))
@@ -42,11 +42,11 @@ class TensorFields:
         return self._unchecked({name: fn(value) for name, value in self.fields().items()})
 
     def empty(self, count: int) -> Self:
-        """Room for `count` of what this batch has, with nothing in it yet."""
+        """An uninitialised batch of `count` rows, with the shapes of this one."""
         return self._map(lambda t: t.new_empty((count, *t.shape[1:])))
 
     def put(self, rows: slice, part: Self) -> None:
-        """Write a batch into some rows of this one."""
+        """Write a batch into rows of this one."""
         for name, value in part.fields().items():
             getattr(self, name)[rows] = value
 
@@ -57,7 +57,7 @@ class TensorFields:
     ) -> Self:
         """Move to a device and cast the real-valued fields (masks and indices keep theirs).
 
-        A dtype alone, ``graph.to(torch.float64)``, is taken as well.
+        A dtype alone also works: ``graph.to(torch.float64)``.
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
@@ -75,7 +75,7 @@ class TensorFields:
 
 
 def register_pytree(cls: type[T]) -> type[T]:
-    """Let torch.compile, torch.export and DDP see the tensors inside; let torch.load rebuild it."""
+    """Show the tensors inside to torch.compile, torch.export and DDP; let torch.load load it."""
 
     def flatten(obj: Any) -> tuple[list[Any], list[str]]:
         fields = obj.fields()
@@ -97,7 +97,7 @@ def register_pytree(cls: type[T]) -> type[T]:
 
 
 def as_tensor(name: str, value: Any) -> Tensor:
-    """`value` as a tensor; arrays of unequal shapes are refused with a word on ``collate``."""
+    """`value` as a tensor; for arrays of unequal shapes the error suggests ``collate``."""
     if isinstance(value, Tensor):
         if (
             value.is_complex()
@@ -125,11 +125,11 @@ def as_tensor(name: str, value: Any) -> Tensor:
         array = np.asarray(value)
     except ValueError:
         raise _ragged(name, "a list of unequal arrays") from None
-    except Exception as error:  # (anything may have an __array__ of its own)
+    except Exception as error:  # (any object may define __array__)
         raise InputError(f"{name}: cannot be made an array ({reason(error)}).") from None
     if array.dtype.kind not in "bfiu":
         raise InputError(f"{name}: expected numbers, found {shortened(value)}.")
-    # A copy in native order and layout: torch takes neither reversed nor big-endian nor read-only.
+    # A copy in native order and layout: torch takes no reversed, big-endian or read-only array.
     try:
         return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
     except TypeError:  # (it has no long doubles)
@@ -145,5 +145,5 @@ def _ragged(name: str, found: str) -> InputError:
 
 
 def evenly_spaced_indices(count: int, most: int) -> Tensor:
-    """At most `most` of the places 0, ..., count - 1, from all of them alike."""
+    """At most `most` of the indices 0, ..., count - 1, evenly spaced."""
     return torch.linspace(0, count - 1, min(count, most), dtype=torch.float64).long()

@@ -1,4 +1,4 @@
-"""What is printed: names as they are, and numbers whole, however narrow the terminal is."""
+"""Printing names literally and numbers in full, however narrow the terminal."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from spacetime_en._util.errors import printable
 
 
 class Terminal(Console):
-    """A console that reads no markup in what it prints: a name may hold ``[/x]`` or ``:smile:``.
+    """A console that interprets no markup: a name may contain ``[/x]`` or ``:smile:``.
 
     Args:
         stderr: print to standard error.
@@ -24,22 +24,22 @@ class Terminal(Console):
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """As Rich does, but nothing in `text` can move the cursor."""
+        """Render as Rich does, with control characters escaped."""
         return super().render_str(printable(text, keep="\n"), **options)
 
     def say(self, text: str, style: str | None = None) -> None:
-        """Print a line with names in it, which are never broken in two."""
+        """Print text without wrapping it, so that names are never broken."""
         self.print(text, style=style, soft_wrap=True)
 
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None
     ) -> None:
-        """Print a table; where it does not fit, a line for each of its numbers.
+        """Print a table; if the terminal is too narrow, one line for each cell.
 
         Args:
-            head: of the columns, the first of which has the names of the rows.
-            rows: as many words each.
-            title: above it.
+            head: the column headers; the first column holds the names of the rows.
+            rows: the cells of each row.
+            title: a title above the table.
         """
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=title)
         for place, name in enumerate(head):
@@ -60,5 +60,5 @@ class Terminal(Console):
 
 
 def text_column(template: str) -> TextColumn:
-    """A column of a progress bar that reads no markup, either."""
+    """A column of a progress bar that interprets no markup."""
     return TextColumn(template, markup=False)

@@ -1,9 +1,9 @@
-"""One parallel region around many operators: threads on which PyTorch has one thread each.
+"""One parallel region around many operators, each of which runs on one thread.
 
-PyTorch cuts every operator into as many parts as it has threads, and waits for the last of them.
-Thousands of small operators wait thousands of times, and on a busy machine, where a part stands
-still while others have its core, for milliseconds each time. Here threads take pieces of the work,
-run all operators of a piece alone, and wait for each other once, at the end.
+PyTorch splits every operator among its threads, and waits for the last of them. Thousands of small
+operators wait thousands of times, and for milliseconds each time on a busy machine, where a thread
+may not get its core. Here threads take pieces of the work, run all operators of a piece by
+themselves, and wait for each other once, at the end.
 """
 
 import contextlib
@@ -22,21 +22,26 @@ T = TypeVar("T")
 
 
 def share(pieces: Sequence[T], work: Callable[[Iterator[T]], None]) -> None:
-    """Call `work` on as many threads as PyTorch has here, with pieces as long as there are any.
+    """Share pieces of work among as many threads as PyTorch has.
 
-    Which thread gets which piece depends on time; what is made of them must not, see
-    :class:`InOrder`. With one thread, or one piece, all happens in the caller's.
+    Which thread gets which piece depends on timing; the result must not, see :class:`InOrder`. With
+    one thread, or one piece, everything runs in the caller's thread.
+
+    Args:
+        pieces: the pieces of work.
+        work: called once on each thread, with an iterator over the pieces that it gets.
     """
-    threads, left = torch.get_num_threads(), deque(pieces)
-    if min(threads, len(left)) < 2 or not _threads_are_possible():
-        work(_taken(left))
+    threads, remaining = torch.get_num_threads(), deque(pieces)
+    if min(threads, len(remaining)) < 2 or not _threads_are_possible():
+        work(_take(remaining))
         return
-    crew = _crew(threads, _flushes_denormals())
-    running = [crew.submit(_alone, work, _taken(left)) for _ in pieces[:threads]]
+    pool = _pool(threads, _flushes_denormals())
+    running = [pool.submit(_in_inference_mode, work, _take(remaining)) for _ in pieces[:threads]]
     try:
         wait(running, return_when=FIRST_EXCEPTION)
     finally:
-        left.clear()  # after an error or Ctrl-C: no new pieces, and none goes on behind us
+        # After an error or Ctrl-C no new piece starts, and none still runs when we return.
+        remaining.clear()
         wait(running)
     for done in running:
         done.result()
@@ -44,10 +49,10 @@ def share(pieces: Sequence[T], work: Callable[[Iterator[T]], None]) -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch with one thread: for small models, and processes that share a machine.
+    """PyTorch with one thread: for small models, and for processes that share a machine.
 
-    Operators outside of :func:`share` still wait for each other: on busy cores two threads take
-    longer than one, and where several trainings run, each is best off with a core to itself.
+    Operators outside of :func:`share` still wait for their threads: on busy cores two threads take
+    longer than one, and several trainings run fastest with one core each.
     """
     number = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -58,9 +63,12 @@ def one_thread() -> Iterator[None]:
 
 
 class InOrder(Generic[T]):
-    """Hands on what was made of the pieces in their order, whichever is ready first.
+    """Passes on the results of the pieces in their order, whichever is ready first.
 
-    Sums of it have the same bits in every run, with any number of threads.
+    So their sums have the same bits in every run, with any number of threads.
+
+    Args:
+        take: called with one result at a time.
     """
 
     def __init__(self, take: Callable[[T], None]) -> None:
@@ -69,34 +77,34 @@ class InOrder(Generic[T]):
         self.next = 0
         self.lock = threading.Lock()
 
-    def put(self, number: int, made: T) -> None:
-        """What was made of the piece with this number, counted from 0."""
+    def put(self, number: int, result: T) -> None:
+        """Give the result of the piece with this number, counted from 0."""
         with self.lock:
-            self.ready[number] = made
+            self.ready[number] = result
             while self.next in self.ready:
                 self.take(self.ready.pop(self.next))
                 self.next += 1
 
 
-def _taken(left: deque[T]) -> Iterator[T]:
+def _take(remaining: deque[T]) -> Iterator[T]:
     with contextlib.suppress(IndexError):
         while True:
-            yield left.popleft()
+            yield remaining.popleft()
 
 
-def _alone(work: Callable[[Iterator[T]], None], pieces: Iterator[T]) -> None:
-    """In inference mode one may write into all tensors, those of a caller in that mode too."""
+def _in_inference_mode(work: Callable[[Iterator[T]], None], pieces: Iterator[T]) -> None:
+    """Work in inference mode, in which tensors of a caller in that mode can be written to, too."""
     with torch.inference_mode():
         work(pieces)
 
 
 def _threads_are_possible() -> bool:
-    """Not if PyTorch has one number of threads for all, nor when the interpreter is ending."""
+    """Not if PyTorch cannot set the number for each thread, nor at the end of the interpreter."""
     return torch.backends.openmp.is_available() and threading.main_thread().is_alive()
 
 
 def _flushes_denormals() -> bool:
-    """Whether numbers below 1e-308 count as zero (``torch.set_flush_denormal``), in this thread."""
+    """Whether this thread takes denormal numbers for zero (``torch.set_flush_denormal``)."""
     return sys.float_info.min * sys.float_info.epsilon == 0
 
 
@@ -104,32 +112,32 @@ _starting = threading.Lock()
 
 
 @cache
-def _crew(threads: int, flush_denormal: bool) -> ThreadPoolExecutor:
-    """Threads that stay for the next time; they sleep while there is nothing to do.
+def _pool(threads: int, flush_denormal: bool) -> ThreadPoolExecutor:
+    """A pool of threads that is kept for the next call.
 
-    PyTorch keeps the number of threads that was set last for threads that come later, which are not
-    all ours: when all of these have set their own, a bystander sets back what was there before.
+    Threads that start later inherit the number of threads set last, in whichever thread: once all
+    threads of the pool have set theirs to one, another thread restores the number from before.
     """
-    with _starting, ThreadPoolExecutor(1) as bystander:
-        number = bystander.submit(torch.get_num_threads).result()
-        crew = ThreadPoolExecutor(threads, "spacetime", _start, (flush_denormal,))
-        all_here = threading.Barrier(threads)
-        wait([crew.submit(all_here.wait, 60) for _ in range(threads)])
-        bystander.submit(torch.set_num_threads, number).result()
-    return crew
+    with _starting, ThreadPoolExecutor(1) as outside:
+        number = outside.submit(torch.get_num_threads).result()
+        pool = ThreadPoolExecutor(threads, "spacetime", _start, (flush_denormal,))
+        all_started = threading.Barrier(threads)
+        wait([pool.submit(all_started.wait, 60) for _ in range(threads)])
+        outside.submit(torch.set_num_threads, number).result()
+    return pool
 
 
 def _start(flush_denormal: bool) -> None:
-    torch.get_num_threads()  # (the first call in a thread takes over the number of the others)
+    torch.get_num_threads()  # (the first call in a thread inherits the number of the others)
     torch.set_num_threads(1)
     torch.set_flush_denormal(flush_denormal)
 
 
 def _forked() -> None:
-    """A forked process has none of the threads, and may have a lock that nobody holds."""
+    """A forked process has none of the threads, and perhaps a lock that is never released."""
     global _starting
     _starting = threading.Lock()
-    _crew.cache_clear()
+    _pool.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,8 +1,8 @@
-"""What a file that somebody sent may lead to: no code, and no folder that the user never named.
+"""What files from others may not do: run code, or read folders that the user never named.
 
-Import paths count when the user types them or calls Python, and with them whatever is imported
-already; in a file they need trust. So do folders of data, unless the user has named them before on
-this machine: those are listed in the cache, ``named-folders.txt``.
+An import path is followed if the user typed it, or passed it to a function, or if its module is
+imported already; one in a file needs trust. So does a folder of data, unless the user has named it
+before on this machine: those folders are listed in the cache, in ``named-folders.txt``.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import cache_folder
 from spacetime_en._util.schema import read_text, shortened
 
-NAMED = "named-folders.txt"
+NAMED_FOLDERS = "named-folders.txt"
 
 
 def named_object(path: str, *, trust: bool = True) -> Any:
-    """What an import path such as ``package.Class`` names.
+    """The object that an import path names.
 
     Args:
-        path: ``package.Class`` or ``package:Class``; modules in the working directory are found.
-        trust: whether the module may be imported, which runs its code; otherwise only what is
-            imported already is found.
+        path: ``package.Class`` or ``package:Class``; modules in the working directory count.
+        trust: whether the module may be imported, which runs its code; otherwise it must be
+            imported already.
     """
     module, _, attribute = path.replace(":", ".").rpartition(".")
     loaded = sys.modules.get(module)
@@ -42,14 +42,14 @@ def named_object(path: str, *, trust: bool = True) -> Any:
     try:
         with _working_directory_on_path():
             return getattr(import_module(module), attribute)
-    except Exception as error:  # whatever a user's module does when it is run
+    except Exception as error:  # whatever the user's module raises
         what = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"{path}: cannot be imported ({what}).") from None
 
 
 @contextmanager
 def _working_directory_on_path() -> Iterator[None]:
-    """At the end, and no longer than needed: anything may lie in a folder of data."""
+    """At the end of the path, and only while needed: a folder of data may contain anything."""
     here = os.getcwd()
     if here in sys.path:
         yield
@@ -67,7 +67,7 @@ def was_named(folder: str | os.PathLike[str]) -> bool:
 
 
 def remember(folder: str | os.PathLike[str]) -> None:
-    """Keep in mind that the user has named a folder of data; without a cache it is forgotten."""
+    """Record that the user has named a folder of data, if there is a cache to write to."""
     place = os.path.realpath(folder)
     if place.isprintable() and place not in _named():
         with suppress(OSError):
@@ -84,4 +84,4 @@ def _named() -> set[str]:
 
 
 def _list() -> Path:
-    return cache_folder() / NAMED
+    return cache_folder() / NAMED_FOLDERS

@@ -1,8 +1,34 @@
-"""The command ``spacetime``. Light, so that what comes first is the guard, also around imports."""
+"""The command ``spacetime``: parses what the user typed and calls the rooms below.
+
+The commands are listed here, so that ``spacetime --help`` imports none of them; each imports what
+it needs when it runs. The guard is up before that: errors and Ctrl-C end in one sentence, also
+while PyTorch is being imported.
+"""
 
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 
+from spacetime_en._util.errors import no_such
 from spacetime_en.cli.guard import guarded
+
+# By the words that the user types: the module and the name in it, and the line in the help.
+COMMANDS = {
+    "train": ("training.Train", "Train a model on a task."),
+    "search": ("training.Search", "Search for good settings with Optuna."),
+    "evaluate": ("runs.Evaluate", "Measure a trained model's errors beside trivial forecasts."),
+    "predict": ("runs.Predict", "Forecast new data with a trained model."),
+    "animate": ("runs.Animate", "Animate forecasts beside the truth, as GIF, MP4 or HTML."),
+    "export": ("runs.Export", "Export a trained model to ONNX or torch.export."),
+    "simulate": ("commands.simulate", "Simulate trajectories into a data set."),
+    "data info": ("commands.data_info", "Describe a task or a data set."),
+    "data import": ("commands.data_import", "Import trajectories from a file into a data set."),
+    "models": ("commands.models", "List the presets with parameter counts and symmetries."),
+    "demo": ("commands.demo", "Train a small SET and two baselines; print a table, draw plots."),
+    "reproduce": ("commands.reproduce", "Redo the paper's experiments: tables, figures, report."),
+    "bench": ("commands.bench", "Benchmark the models on this machine (in a clone only)."),
+}
+HELP = ("-h", "--help")
 
 
 def main() -> None:
@@ -13,7 +39,45 @@ def main() -> None:
             from importlib.metadata import version
 
             print(version("spacetime-en"))
+        elif not arguments or arguments[0] in HELP:
+            print(_overview())
+        elif arguments[0] == "data" and (len(arguments) == 1 or arguments[1] in HELP):
+            print(_overview("data"))
         else:
-            from spacetime_en.cli.commands import run
+            _run(arguments)
 
-            run(arguments)
+
+def _overview(prefix: str = "") -> str:
+    """The help of all commands, or of those whose names start with `prefix`."""
+    lines = [
+        f"  {name:13}{text}" for name, (_, text) in COMMANDS.items() if name.startswith(prefix)
+    ]
+    return "\n".join(
+        [
+            "usage: spacetime COMMAND [options]\n",
+            "Equivariant forecasting of moving point clouds.\n",
+            *lines,
+            "\nOptions of a command: spacetime COMMAND --help",
+        ]
+    )
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Parse the arguments of the command that the first word or two name, and call it."""
+    words = 2 if arguments[0] == "data" else 1
+    name, options = " ".join(arguments[:words]), arguments[words:]
+    if name not in COMMANDS:
+        raise no_such("command", name, COMMANDS)
+    import tyro
+
+    if not set(HELP) & set(options):
+        import torch
+
+        torch.set_flush_denormal(True)  # numbers below 1e-38 make a CPU crawl, and mean nothing
+    module, _, attribute = COMMANDS[name][0].partition(".")
+    command = getattr(import_module(f"{__name__}.{module}"), attribute)
+    if hasattr(command, "with_options_for"):  # its options depend on the preset and the task
+        command = command.with_options_for(options)
+    parsed = tyro.cli(command, prog=f"spacetime {name}", args=options)
+    if parsed is not None:  # a command that is a class; functions have been called by tyro
+        parsed()

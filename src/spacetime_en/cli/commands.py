@@ -1,34 +1,28 @@
-"""The commands: parses and calls, nothing else.
-
-Every command is a plain function; its options are the function's own arguments.
-"""
+"""Commands that are plain functions: their options are the function's arguments."""
 
 import importlib
 import json as json_module
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
-import tyro
 from tyro.conf import Positional
 
 from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.report.plots import plot_trajectories
 
 if TYPE_CHECKING:
     from spacetime_en.data import Task
 
 
 def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
-    """List the presets with their parameter counts and symmetries.
+    """List the presets with parameter counts and symmetries.
 
     Args:
-        nodes: numbers of nodes N to build each preset for.
-        json: print a list of objects instead of a table.
+        nodes: numbers of nodes N to count parameters for.
+        json: print a JSON list instead of a table.
     """
     from spacetime_en.report.tables.models import describe, show
 
@@ -54,20 +48,23 @@ def simulate(
     shard: str | None = None,
     engine: str = "local",
 ) -> None:
-    """Simulate trajectories into a folder; run it again to go on after an interruption.
+    """Simulate trajectories into a data set.
+
+    Run the same command again to continue after an interruption.
 
     Args:
         system: charged, gravity or springs.
         out: folder of the data set.
         num: number of trajectories.
-        nodes: number of nodes.
-        dims: 2 or 3.
-        steps: how far; without steps and save, what the paper's task needs is made.
-        save: numbers of steps at which to keep the state.
-        seed: one number for everything.
-        scheme: kick-drift (the paper's), verlet or adaptive.
-        shard: i/n makes only the i-th of n parts, for a cluster.
-        engine: local, or ray.
+        nodes: number of particles in each.
+        dims: dimensions of space, 2 or 3.
+        steps: number of time steps to simulate; with neither --steps nor --save, as many as the
+            paper's task needs.
+        save: time steps at which to record a frame.
+        seed: seed of the initial conditions.
+        scheme: integrator: kick-drift (the paper's), verlet or adaptive.
+        shard: simulate only shard i of n, as i/n with i from 0; for clusters.
+        engine: local, or ray to simulate on a Ray cluster.
     """
     from spacetime_en.data import simulate
 
@@ -79,7 +76,7 @@ def simulate(
         part = (int(i), int(n))
     total = num if part is None else num // max(1, part[1])
     with progress_bar("trajectories", total) as advance:
-        made = simulate(
+        trajectories = simulate(
             system,
             num,
             nodes=nodes,
@@ -93,17 +90,20 @@ def simulate(
             engine=engine,
             progress=advance,
         )
-    print(f"{out}: {made if len(made) else f'shard {shard} written'}")
+    print(f"{out}: {trajectories if len(trajectories) else f'shard {shard} written'}")
 
 
 def data_info(name: Positional[str], picture: Path | None = None, json: bool = False) -> None:
-    """Describe a task or a data set: shapes, splits, ranges, drift, and what is easy to beat.
+    """Describe a task or a data set.
+
+    Shapes, splits, ranges of the values, drift of energy and momentum, errors of trivial forecasts.
 
     Args:
-        name: of a task, or the folder of a data set.
-        picture: file for a picture of a few trajectories, such as some.png.
-        json: print one object instead of tables.
+        name: name of a task, or folder of a data set.
+        picture: file for a plot of a few trajectories, such as some.png.
+        json: print a JSON object instead of tables.
     """
+    from spacetime_en.report.plots import plot_trajectories
     from spacetime_en.report.tables.task import describe, show
 
     if picture is not None:
@@ -133,43 +133,45 @@ def data_import(
     select: str | None = None,
     time_step: float | None = None,
 ) -> None:
-    """Turn a file of trajectories into a data set: npz, H5MD, ASF/AMC, NRI, ASE's, MDAnalysis's.
+    """Import trajectories from a file into a data set.
+
+    Formats: .npz, H5MD, ASF/AMC motion capture, NRI, and all that ASE and MDAnalysis read.
 
     Args:
-        file: what to read, or the word solar-system for the ephemeris of the planets.
+        file: file to read, or the word solar-system for the ephemeris of the planets.
         out: folder of the data set.
-        topology: for MDAnalysis, the file that names the atoms.
-        select: for MDAnalysis, which atoms.
-        time_step: between frames, for files that do not tell it.
+        topology: for MDAnalysis, the topology file, which names the atoms.
+        select: for MDAnalysis, the selection of atoms, such as "name CA".
+        time_step: time between frames, for files that do not say.
     """
     from spacetime_en.data.datasets.solar import solar_system
     from spacetime_en.data.readers import read
 
     given = {"topology": topology, "select": select, "time_step": time_step}
     options = {key: value for key, value in given.items() if value is not None}
-    found = solar_system() if str(file) == "solar-system" else read(file, **options)
-    found.save(out)
-    runs, frames, nodes, dims = found.x.shape
-    step = (found.times[-1] - found.times[0]) / max(1, frames - 1)
-    unit = found.meta.get("time_unit") or "time units"
-    length = found.meta.get("length_unit") or "own units"
-    shortest = frames if found.lengths is None else found.lengths.min()
+    data = solar_system() if str(file) == "solar-system" else read(file, **options)
+    data.save(out)
+    trajectories, frames, nodes, dims = data.x.shape
+    step = (data.times[-1] - data.times[0]) / max(1, frames - 1)
+    unit = data.meta.get("time_unit") or "time units"
+    length = data.meta.get("length_unit") or "own units"
+    shortest = frames if data.lengths is None else data.lengths.min()
     long = f"{frames}" if shortest == frames else f"{shortest} to {frames}"
     Terminal().say(
-        f"{out}:\n{runs} run(s) of {long} frames, {nodes} nodes in {dims} dimensions,\n"
+        f"{out}:\n{trajectories} run(s) of {long} frames, {nodes} nodes in {dims} dimensions,\n"
         f"{step:g} {unit} between frames, lengths in {length},"
-        f"\nvelocities {'from the file' if found.measured_velocities else 'from differences'}, "
-        f"attributes: {', '.join(found.attributes) or 'none'}, "
-        f"{'periodic box' if found.box is not None else 'no box'}."
+        f"\nvelocities {'from the file' if data.measured_velocities else 'from differences'}, "
+        f"attributes: {', '.join(data.attributes) or 'none'}, "
+        f"{'periodic box' if data.box is not None else 'no box'}."
     )
 
 
 def demo(out: Path = Path("demo"), seed: int = 0) -> None:
-    """Train a small SET and two baselines on simulated particles, print the table, draw pictures.
+    """Train a small SET and two baselines; print a table, draw plots.
 
     Args:
         out: folder for the runs and the pictures.
-        seed: of the weights and the order of the windows.
+        seed: seed of the initial weights and of the order of the training windows.
     """
     from spacetime_en.report.demo import run_demo
 
@@ -177,11 +179,11 @@ def demo(out: Path = Path("demo"), seed: int = 0) -> None:
 
 
 def bench(sections: Positional[tuple[str, ...]] = (), json: bool = False) -> None:
-    """Measure the model beside the plain way to write it, on this machine; in a clone only.
+    """Benchmark the models on this machine (in a clone only).
 
     Args:
         sections: training, loaded, memory, attention, sparse, inference, layer; by default all.
-        json: print one object instead of lines.
+        json: print a JSON object instead of lines.
     """
     root = Path(__file__).parents[3]
     if not (root / "benchmarks" / "speed.py").exists():
@@ -203,50 +205,20 @@ def reproduce(
     targets: Literal["true", "zero"] = "true",
     workers: int | None = None,
 ) -> None:
-    """Redo the paper's experiments: tables, figures and a report; run it again to go on.
+    """Redo the paper's experiments: tables, figures, report.
+
+    Run the same command again to continue after an interruption.
 
     Args:
         tables: baselines, horizons, n20, n30, noisy, ablation; by default all.
-        scale: quick (a test of the machinery), cpu (hours on two cores; what we publish) or paper
-            (the paper's own sizes and settings, for a GPU).
+        scale: quick (tiny, to test that everything runs), cpu (hours on two cores; the
+            results in docs/) or paper (the paper's sizes and settings, for a GPU).
         out: folder for everything; by default results/SCALE.
-        targets: zero is for the audit of the published figures, and labels everything it makes.
-        workers: processes, one core (or GPU) each; by default as many as there are.
+        targets: zero trains on all-zero targets, to explain the published errors; every output
+            is labelled.
+        workers: number of processes, each with one core (or GPU); by default one for each.
     """
     from spacetime_en.reproduce import reproduce
 
     folder = Path("results") / scale if out is None else out
     reproduce(tables, scale=scale, out=folder, zero=targets == "zero", workers=workers)
-
-
-COMMANDS = {
-    "models": models,
-    "demo": demo,
-    "simulate": simulate,
-    "bench": bench,
-    "reproduce": reproduce,
-}
-DATA_COMMANDS = {"info": data_info, "import": data_import}
-
-
-def run(arguments: list[str]) -> None:
-    """Parse the arguments and call the command that they name."""
-    torch.set_flush_denormal(True)  # numbers below 1e-38 make a CPU crawl, and mean nothing
-    if arguments[:1] == ["data"]:
-        _run(DATA_COMMANDS, "spacetime data", "Describe and import data.", arguments[1:])
-    else:
-        what = "Equivariant forecasting of moving point clouds. (Also: spacetime data --help)"
-        known = dict(COMMANDS)
-        if arguments[:1] == [] or arguments[0] not in known:  # (Lightning is slow to import)
-            from spacetime_en.cli import runs, training
-
-            known |= training.commands(arguments) | runs.commands(arguments)
-        _run(known, "spacetime", what, arguments)
-
-
-def _run(commands: dict[str, Any], prog: str, description: str, arguments: list[str]) -> None:
-    made = tyro.extras.subcommand_cli_from_dict(
-        commands, prog=prog, description=description, args=arguments
-    )
-    if made is not None:  # a command with options of its own making
-        made()

@@ -1,7 +1,7 @@
-"""One guard around all commands: whatever goes wrong ends in one sentence and a status.
+"""The guard around all commands: every error ends in one sentence and an exit status.
 
-The sentence goes to standard error and names what the user typed. Nothing that takes time is
-imported here, because the guard is up while the rest is imported.
+The sentence goes to standard error and names what the user typed. Nothing slow is imported here,
+because the guard also covers the import of the rest.
 """
 
 import os
@@ -15,10 +15,10 @@ from types import FrameType
 from spacetime_en._util.errors import InputError, Interrupted, printable
 from spacetime_en._util.signals import stop_signals
 
-DEBUG = "SPACETIME_EN_DEBUG"  # set to anything: a traceback instead of the sentence
-STOPPED = 130  # the status of a command that was asked to stop
-_LONGEST = 400  # characters of what other packages have to say
-# What NumPy, PyTorch and CUDA say of memory in errors that have no class of their own.
+DEBUG = "SPACETIME_EN_DEBUG"  # environment variable: show tracebacks instead of sentences
+STOPPED = 130  # exit status of a command that was interrupted
+_LONGEST = 400  # characters of another package's error message
+# How NumPy, PyTorch and CUDA report a lack of memory in errors that have no class of their own.
 _SHORT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 _TOO_LARGE = ("overflow", "too large", "too big", "exceeds the limit", "out of range")
 _IMPORTING = "<frozen importlib._bootstrap>"
@@ -26,13 +26,15 @@ _IMPORTING = "<frozen importlib._bootstrap>"
 
 @contextmanager
 def guarded(arguments: Sequence[str]) -> Iterator[None]:
-    """Run a command in the block; errors, signals and closed pipes end the process in order.
+    """Run a command in the block; errors, signals and closed pipes end the process cleanly.
 
     Args:
-        arguments: what the user typed after the name of the command.
+        arguments: the words that the user typed after ``spacetime``.
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal without é or × shows \xe9, and goes on
+        if hasattr(
+            stream, "reconfigure"
+        ):  # a terminal without é or × shows \xe9 instead of failing
             stream.reconfigure(errors="backslashreplace")
     try:
         with stop_signals(_stop):
@@ -41,21 +43,21 @@ def guarded(arguments: Sequence[str]) -> Iterator[None]:
                 yield
             finally:
                 if sys.stdout is not None:
-                    sys.stdout.flush()  # what cannot be printed is an error like any other
+                    sys.stdout.flush()  # fails here, if at all, where errors are handled
     except (KeyboardInterrupt, Interrupted) as stop:
         with suppress(OSError):
             print(printable(str(stop)) or "stopped", file=sys.stderr)
         sys.exit(STOPPED)
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _output_is_lost():
-            sys.exit(1)  # whoever read the output, such as head, has enough
+            sys.exit(1)  # the reader of the output, such as head, has ended
         if os.environ.get(DEBUG):
             raise
         sys.exit(f"error: {printable(_sentence(error, arguments))}")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Like Ctrl-C; but an import is not to be interrupted by an exception, it may swallow it."""
+    """Raise KeyboardInterrupt; but exit at once during an import, which may swallow exceptions."""
     while frame is not None:
         if frame.f_code.co_filename == _IMPORTING:
             os.write(2, b"stopped\n")
@@ -65,7 +67,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _check_text(arguments: Sequence[str]) -> None:
-    """Refuse what is no text, and empty words: a path of no letters is the present folder."""
+    """Refuse arguments that are not text, or empty: an empty path means the working directory."""
     for option, word in _options(arguments):
         if not word.strip():
             raise InputError(f"{option or 'arguments'}: expected a word, found {word!r}.")
@@ -80,7 +82,7 @@ def _check_text(arguments: Sequence[str]) -> None:
 
 
 def _output_is_lost() -> bool:
-    """Whether standard output takes no more; nothing is then printed any more."""
+    """Whether standard output is closed; then redirect it to nowhere."""
     try:
         print(flush=True)
     except OSError:
@@ -93,58 +95,58 @@ def _output_is_lost() -> bool:
 
 
 def _sentence(error: Exception, arguments: Sequence[str]) -> str:
-    """What to tell the user of an error."""
+    """The sentence for an error."""
     if isinstance(error, InputError | ImportError):
         return str(error)
     if isinstance(error, OSError):
-        return _of_files(error, arguments)
-    said = _in_short(error)
-    if isinstance(error, MemoryError) or _says(error, _SHORT_OF_MEMORY):
-        return f"memory: there is not enough ({said}); {_too_large(arguments)}"
-    if isinstance(error, OverflowError) or _says(error, _TOO_LARGE):
-        return f"a number is too large to compute with ({said}); {_too_large(arguments)}"
+        return _os_sentence(error, arguments)
+    message = _first_line(error)
+    if isinstance(error, MemoryError) or _mentions(error, _SHORT_OF_MEMORY):
+        return f"memory: there is not enough ({message}); {_too_large(arguments)}"
+    if isinstance(error, OverflowError) or _mentions(error, _TOO_LARGE):
+        return f"a number is too large to compute with ({message}); {_too_large(arguments)}"
     if isinstance(error, RecursionError):
-        return f"{_files(arguments)}: is nested too deeply."
+        return f"{_input_files(arguments)}: is nested too deeply."
     if isinstance(error, UnicodeError):
-        return f"{_files(arguments)}: is not text in UTF-8, or cannot be written as such ({said})."
+        return f"{_input_files(arguments)}: is not text that UTF-8 can represent ({message})."
     kind = type(error).__name__
     at = traceback.extract_tb(error.__traceback__)[-1]
     return (
-        f"this is a bug, please report it: {kind}: {said} ({Path(at.filename).name}, line "
+        f"this is a bug, please report it: {kind}: {message} ({Path(at.filename).name}, line "
         f"{at.lineno}); {DEBUG}=1 shows where it came from."
     )
 
 
-def _in_short(error: Exception) -> str:
-    """The first line of what an error says: some go on for pages."""
+def _first_line(error: Exception) -> str:
+    """The first line of an error message: some go on for pages."""
     lines = (" ".join(line.split()).rstrip(".") for line in str(error).splitlines())
-    said = next(filter(None, lines), type(error).__name__)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
+    message = next(filter(None, lines), type(error).__name__)
+    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
 
 
-def _says(error: Exception, words: Sequence[str]) -> bool:
+def _mentions(error: Exception, words: Sequence[str]) -> bool:
     return isinstance(error, RuntimeError | TypeError | ValueError) and any(
         word in str(error).lower() for word in words
     )
 
 
-def _of_files(error: OSError, arguments: Sequence[str]) -> str:
-    """An error of the operating system, with the file and how the user named it."""
-    what = (error.strerror or _in_short(error)).rstrip(".")
+def _os_sentence(error: OSError, arguments: Sequence[str]) -> str:
+    """The sentence for an error of the operating system, with the file as the user named it."""
+    what = (error.strerror or _first_line(error)).rstrip(".")
     if error.filename is None:
         if _output_is_lost():
             return f"standard output: {what}."
         outputs = [f"{option} {value}" for option, value in _options(arguments) if option in _OUT]
         return f"{outputs[0]}: {what}." if outputs else f"{what}."
     name = os.fsdecode(error.filename)
-    return f"{_typed(name, arguments)}{name}: {what}."
+    return f"{_option_of(name, arguments)}{name}: {what}."
 
 
 _OUT = ("--out", "--picture")
 
 
 def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What was typed: options with each of their values; the option of a bare argument is empty."""
+    """Pairs of options and their values; the option of a positional argument is empty."""
     option = ""
     for word in arguments:
         if word.startswith("--"):
@@ -155,8 +157,8 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield option, word
 
 
-def _typed(name: str, arguments: Sequence[str]) -> str:
-    """The option by which the user named a file, or a folder around it; empty: there is none."""
+def _option_of(name: str, arguments: Sequence[str]) -> str:
+    """The option that named a file or a folder around it, for the sentence; empty if none did."""
     with suppress(OSError, ValueError, RuntimeError):  # (the working directory may be gone)
         path = Path(name).resolve()
         around = [
@@ -170,14 +172,14 @@ def _typed(name: str, arguments: Sequence[str]) -> str:
     return ""
 
 
-def _files(arguments: Sequence[str]) -> str:
-    """The files among the arguments, which are what is read."""
-    found = [value for _, value in _options(arguments) if os.path.exists(value)]
-    return ", ".join(found) or "the input"
+def _input_files(arguments: Sequence[str]) -> str:
+    """The existing files among the arguments."""
+    files = [value for _, value in _options(arguments) if os.path.exists(value)]
+    return ", ".join(files) or "the input"
 
 
 def _too_large(arguments: Sequence[str]) -> str:
-    """A word on the largest number that was typed."""
+    """A question about the largest number among the arguments."""
     numbers = []
     for option, value in _options(arguments):
         with suppress(ValueError):

@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
-import tyro
 from tyro.conf import Positional
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import inside, refuse_existing
 from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.cli.selection import Selection, task_field
+from spacetime_en.cli.selection import task_field, task_in
 from spacetime_en.nn.pretrained import shipped
-from spacetime_en.runs.config import settings_of, source_of, without_source
-from spacetime_en.runs.run import Run
+from spacetime_en.runs.config import source_of, without_source
+from spacetime_en.runs.run import CONFIG_FILE, Run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Errors of a run's best model beside the trivial forecasts', its symmetry, energy, momentum.
+    """Measure a trained model's errors beside trivial forecasts.
 
-    The report and the errors of every window are also written to the run's folder `evaluation`.
+    Position and velocity MSE, equivariance error and, where the physics are known, the change of
+    energy and momentum. The report and the errors of every window are also written to the folder
+    `evaluation` of the run.
 
     Args:
         run: folder of the run, or pretrained:NAME.
-        task: the name of a task; by default the run's own.
-        data: or the folder of a data set.
-        split: train, val or test.
-        json: print one object instead of tables.
-        trust: import the class and read the data that the run's config names.
+        task: name of a task; by default the one that the model was trained on.
+        data: folder of a data set to evaluate on instead.
+        split: windows to evaluate on.
+        json: print a JSON object instead of tables.
+        trust: allow the run's config to have its class imported and its data read.
     """
 
-    selection: ClassVar[Selection]
+    opened: ClassVar[Run | None] = None
+    source: ClassVar[Mapping[str, Any]] = {}
+    trusted: ClassVar[bool] = True
 
     run: Positional[Path]
     task: str | None = None
@@ -50,59 +51,91 @@ class Evaluate:
     json: bool = False
     trust: bool = False
 
+    @classmethod
+    def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
+        """The command with the options of the task, which is the run's unless another is named."""
+        run, source, trusted = _run_in(arguments), task_in(arguments), True
+        settings: dict[str, Any] = {}
+        if run is not None:
+            trained_on = run.config.task
+            if not source:
+                source, trusted = source_of(trained_on), run.config.trusted
+            if source == source_of(trained_on):
+                settings = without_source(trained_on)
+            elif "data" in source:  # windows like those that the model was trained on
+                if "data" in trained_on:
+                    settings = without_source(trained_on) | {"counts": None}
+                settings["length"] = run.data.frames
+        return dataclasses.make_dataclass(
+            cls.__name__,
+            [task_field(source, settings)] if source else [],
+            bases=(cls,),
+            namespace={
+                "opened": run,
+                "source": source,
+                "trusted": trusted,
+                "__doc__": cls.__doc__,
+            },
+            frozen=True,
+            kw_only=True,
+        )
+
     def __call__(self) -> None:
         from spacetime_en.evaluation import evaluate
         from spacetime_en.report.tables.evaluation import show, write
 
-        run = Run.open(self.run, trust=self.trust)
+        run = self.opened
+        if run is None or run.folder != shipped(self.run):
+            run = Run.open(self.run, trust=self.trust)
         model = run.model().to(_device())
         settings = getattr(self, "task_settings", None)
-        given = {**self.selection.task, **(dataclasses.asdict(settings) if settings else {})}
-        source = given or run.config.task
-        config = dataclasses.replace(run.config, task=source, trusted=self.selection.trusted)
+        source = {**self.source, **(dataclasses.asdict(settings) if settings else {})}
+        config = dataclasses.replace(run.config, task=source, trusted=self.trusted)
         task = run.check_data(source, config.load_task())
         with progress_bar("windows", len(task.splits[self.split])) as advance:
-            found = evaluate(
+            evaluation = evaluate(
                 model,
                 task,
                 split=self.split,
                 batch_size=run.config.training.batch_size,
                 progress=advance,
             )
-        found.report.update(run=str(self.run), preset=run.config.preset)
-        found.report["warnings"] += run.seen_in_training(task, self.split)
+        evaluation.report.update(run=str(self.run), preset=run.config.preset)
+        evaluation.report["warnings"] += run.seen_in_training(task, self.split)
         if self.json:
-            print(json.dumps(found.report, indent=2))
+            print(json.dumps(evaluation.report, indent=2))
         else:
-            show(found.report, Terminal())
+            show(evaluation.report, Terminal())
         folder = inside(run.outputs, run.outputs / "evaluation")
         try:
             name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
-            report, table = write(found, folder, name)
+            report, table = write(evaluation, folder, name)
         except (OSError, InputError) as error:
             print(f"warning: the report was not written ({error}).", file=sys.stderr)
         else:
-            written = sys.stderr if self.json else sys.stdout
-            print(f"written: {report}\nerrors of every window: {table}", file=written)
+            print(
+                f"written: {report}\nerrors of every window: {table}",
+                file=sys.stderr if self.json else sys.stdout,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predict:
-    """Forecast new data with a run's best model.
+    """Forecast new data with a trained model.
 
-    For every window of frames that the file has, spaced in time as those that the model was
-    trained on, the state one horizon after the window's last frame.
+    From every window of frames that are spaced in time like those of the training data, the state
+    one horizon after the last frame.
 
     Args:
         run: folder of the run, or pretrained:NAME.
-        input: any file or folder that the readers know (see `spacetime data import --help`).
-        out: file to write: .npz, .h5md, .extxyz, ..., or without an ending a folder data set.
-        last: only from the newest window of each trajectory.
-        batch_size: windows at a time; by default as many as are fast.
-        topology: for MDAnalysis, the file that names the atoms.
-        select: for MDAnalysis, which atoms.
-        time_step: between frames, for files that do not tell it.
-        trust: import the class that the run's config names.
+        input: file or folder in any format that `spacetime data import` reads.
+        out: file to write (.npz, .h5md, .extxyz, .traj); a name without an ending: a data set.
+        last: forecast only from the newest window of each trajectory.
+        batch_size: windows per batch; by default chosen for speed.
+        topology: for MDAnalysis, the topology file, which names the atoms.
+        select: for MDAnalysis, the selection of atoms, such as "name CA".
+        time_step: time between frames in units of the training data, for files that do not say.
+        trust: allow the run's config to have its class imported.
     """
 
     run: Positional[Path]
@@ -121,17 +154,17 @@ class Predict:
 
         run = Run.open(self.run, trust=self.trust)
         given = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
-        found = read(self.input, **{k: v for k, v in given.items() if v is not None})
+        trajectories = read(self.input, **{k: v for k, v in given.items() if v is not None})
         data = run.data
         windows: dict[str, Any] = {
             "length": data.frames,
             "frame_time": data.frame_time,
             "last": self.last,
         }
-        with progress_bar("windows", count_windows(found, **windows)) as advance:
+        with progress_bar("windows", count_windows(trajectories, **windows)) as advance:
             path = predict(
                 run.model().to(_device()),
-                found,
+                trajectories,
                 self.out,
                 **windows,
                 horizon_time=data.horizon_time,
@@ -145,14 +178,16 @@ class Predict:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a run's best model as a program that needs nothing of this package.
+    """Export a trained model to ONNX or torch.export.
+
+    The program runs without this package.
 
     Args:
         run: folder of the run, or pretrained:NAME.
-        format: onnx, or torch-export.
-        out: file to write; by default model.onnx or model.pt2 in the run.
-        data: the folder of the run's data, if they are not where they were.
-        trust: import the class and read the data that the run's config names.
+        format: onnx (needs the extra `onnx`) or torch-export.
+        out: file to write; by default model.onnx or model.pt2 in the folder of the run.
+        data: folder of the run's data, if it has moved.
+        trust: allow the run's config to have its class imported and its data read.
     """
 
     run: Positional[Path]
@@ -174,16 +209,16 @@ class Export:
 
 @dataclass(frozen=True, kw_only=True)
 class Animate:
-    """Show forecasts in motion: the past, the truth, and what the models of runs say.
+    """Animate forecasts beside the truth, as GIF, MP4 or HTML.
 
     Args:
         runs: folders of one or more runs on the same task.
-        out: file to write: .gif, .mp4 (needs ffmpeg), or .html, a page to turn and play.
-        window: the number of a test window; of a recording, the one whose run is shown.
-        frames: at most so many.
-        fps: frames a second.
-        data: the folder of the runs' data, if they are not where they were.
-        trust: import the classes and read the data that the runs' configs name.
+        out: file to write: .gif, .mp4 (needs ffmpeg), or .html (a page to rotate and play).
+        window: number of a test window, from 0; for recordings, the whole trajectory around it.
+        frames: largest number of frames.
+        fps: frames per second.
+        data: folder of the runs' data, if it has moved.
+        trust: allow the runs' configs to have their classes imported and their data read.
     """
 
     runs: Positional[tuple[Path, ...]]
@@ -214,51 +249,13 @@ class Animate:
             print(animate(scene, self.out, self.fps, advance))
 
 
-def _run_among(arguments: Sequence[str]) -> tuple[Path | None, bool]:
-    """The run, wherever it stands among the options, and whether it is trusted."""
-    words = [a for a in arguments if a not in ("-h", "--help")]
-    try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            parsed, _ = tyro.cli(Evaluate, args=words, return_unknown_args=True, add_help=False)
-    except SystemExit:
-        return None, False
-    return parsed.run, parsed.trust
+def _run_in(arguments: Sequence[str]) -> Run | None:
+    """The run that is named somewhere among the arguments."""
+    for word in arguments:
+        if not word.startswith("-") and (shipped(word) / CONFIG_FILE).is_file():
+            return Run.open(word, trust="--trust" in arguments)
+    return None
 
 
 def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def commands(arguments: Sequence[str]) -> dict[str, Any]:
-    """The commands, `evaluate` with the options of the task that `arguments` choose."""
-    selection, fields = Selection(), []
-    if list(arguments[:1]) == ["evaluate"]:
-        selection = Selection.from_argv(arguments[1:], positional=False)
-        folder, trust = _run_among(arguments[1:])
-        task: Any = selection.task
-        settings: dict[str, Any] = {}
-        if folder is not None and shipped(folder).is_dir():
-            # By default the run's own task, any of whose settings may be replaced.
-            run = Run.open(folder, trust=trust)
-            own = run.config.task
-            if not task:
-                selection = dataclasses.replace(
-                    selection, task=source_of(own), trusted=run.config.trusted
-                )
-            task = selection.task
-            if task == source_of(own):
-                settings = without_source(own)
-            elif "data" in task:  # windows as the model knows them
-                settings = without_source(own) | {"counts": None} if "data" in own else {}
-                settings["length"] = run.data.frames
-        if task:
-            fields = [task_field(settings_of("set", task)["task"], settings)]
-    evaluate = dataclasses.make_dataclass(
-        "Evaluate",
-        fields,
-        bases=(Evaluate,),
-        namespace={"selection": selection, "__doc__": Evaluate.__doc__},
-        frozen=True,
-        kw_only=True,
-    )
-    return {"evaluate": evaluate, "predict": Predict, "export": Export, "animate": Animate}

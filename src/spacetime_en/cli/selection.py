@@ -1,7 +1,7 @@
-"""Options that depend on which preset and which task were chosen.
+"""Options that depend on the preset and the task.
 
 ``spacetime train set --task charged`` has the options of SET's constructor and of the charged
-task. So the choice is looked up first, then the real parser is made of the signatures.
+task. So these two words are looked up first, and the parser is made for them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import tyro
 
@@ -20,37 +21,27 @@ from spacetime_en.nn.presets import find_preset
 from spacetime_en.runs.config import (
     FROM_DATA,
     Config,
+    Sections,
     may_read,
-    settings_of,
+    model_schema,
     source_of,
-    validated,
-    without_source,
+    task_schema,
 )
-from spacetime_en.runs.run import CONFIG
+from spacetime_en.runs.run import CONFIG_FILE
 from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 
-
-@dataclass(frozen=True)
-class _Choice:
-    """The options that decide which others there are."""
-
-    config: Path | None = None
-    task: str | None = None
-    data: Path | None = None
-    out: Path | None = None
-    resume: bool = False
-    trust: bool = False
+Field = tuple[str, Any, Any]  # of a dataclass: name, type, default
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A preset and a task, and what a config file says of them.
+    """A preset and a task, and the settings of a config file.
 
     Args:
-        preset: a preset's name or the import path of a class; None: not chosen yet.
-        task: ``{"name": ...}`` or ``{"data": ...}``; empty: not chosen yet.
-        model, task_settings, training: from the config file.
-        trusted: whether data that the task names may be read.
+        preset: a preset's name or the import path of a class; None: not selected yet.
+        task: ``{"name": ...}`` or ``{"data": ...}``; empty: not selected yet.
+        model, task_settings, training: settings from the config file.
+        trusted: whether the data that the task names may be read.
     """
 
     preset: str | None = None
@@ -61,67 +52,48 @@ class Selection:
     trusted: bool = True
 
     @classmethod
-    def from_argv(cls, arguments: Sequence[str], *, positional: bool = True) -> Selection:
-        """What the arguments and the config file that they name choose.
-
-        Args:
-            arguments: of the command.
-            positional: whether the first may be the preset.
-        """
+    def from_arguments(cls, arguments: Sequence[str]) -> Self:
+        """The selection of ``PRESET --task NAME --config FILE ...``; any part may be missing."""
         preset = None
-        if positional and arguments and not arguments[0].startswith("-"):
-            preset, *arguments = arguments
-        choice, _ = tyro.cli(
-            _Choice,
-            args=[a for a in arguments if a not in ("-h", "--help")],
-            return_unknown_args=True,
-            add_help=False,
-        )
-        file: dict[str, Any] = {"model": {}, "task": {}, "training": {}}
-        path = choice.config
-        if path is None and preset is None and choice.resume and choice.out is not None:
-            path = choice.out / CONFIG
-        if preset is not None:
-            find_preset(preset)  # typed by the user, so that a file may name it, too
-        if path is not None:
-            entries = parse_yaml(read_text(path), str(path))
-            file = validated(entries, str(path), trust=choice.trust)
-        if preset is not None and file.get("preset", preset) != preset:
-            raise InputError(f"{path}: is for the preset {file['preset']!r}, not for {preset!r}.")
-        if choice.task is not None and choice.data is not None:
-            raise InputError("task: give either a task or data, not both.")
-        task = source_of(file["task"])
-        if choice.task is not None:
-            task = {"name": choice.task}
-        elif choice.data is not None:
-            task = {"data": str(choice.data.resolve())}
-        same_task = task == source_of(file["task"])
-        settings = without_source(file["task"])
-        return cls(
-            file.get("preset", preset),
-            task,
-            file["model"],
-            settings if same_task else {},
-            file["training"],
-            choice.trust or choice.data is not None or may_read(task),
-        )
+        if arguments and not arguments[0].startswith("-"):
+            preset = arguments[0]
+            find_preset(preset)  # typed by the user, so it may be imported
+        task, trust = task_in(arguments), "--trust" in arguments
+        path, out = value_of("--config", arguments), value_of("--out", arguments)
+        if path is None and preset is None and out is not None and "--resume" in arguments:
+            path = str(Path(out, CONFIG_FILE))
+        if path is None:
+            return cls(preset, task)
+        file = Sections.parse(parse_yaml(read_text(Path(path)), path), path)
+        if preset is not None and file.preset not in (None, preset):
+            raise InputError(f"{path}: is for the preset {file.preset!r}, not for {preset!r}.")
+        same_task = not task or task == source_of(file.task)
+        named = task or source_of(file.task)
+        file = dataclasses.replace(
+            file,
+            preset=preset or file.preset,
+            task=file.task if same_task else named,
+        ).validated(trust=trust)
+        settings = {k: v for k, v in file.task.items() if k not in named}
+        trusted = bool(task) or trust or may_read(named)
+        return cls(file.preset, named, file.model, settings, file.training, trusted)
 
-    def fields(self) -> list[tuple[str, Any, Any]]:
-        """The options of the chosen model, task and training, as fields of a dataclass."""
-        chosen: list[tuple[str, Any, Any]] = []
-        preset, task = self.preset or "set", self.task or {"name": "charged"}
-        kinds = settings_of(preset, task)
+    def fields(self) -> list[Field]:
+        """The options of the model, the task and the training, as fields of a dataclass."""
+        fields: list[Field] = []
         if self.preset is not None:
-            chosen.append(("model", kinds["model"], kinds["model"](**self.model)))
+            schema = model_schema(self.preset)
+            fields.append(("model", schema, schema(**self.model)))
         if self.task:
-            chosen.append(task_field(kinds["task"], self.task_settings))
-        training = TrainingSettings(**(PRESET_SETTINGS.get(preset, {}) | dict(self.training)))
+            fields.append(task_field(self.task, self.task_settings))
+        training = {**PRESET_SETTINGS.get(self.preset or "set", {}), **self.training}
         # Without a prefix: --lr, --epochs.
-        chosen.append(("training", Annotated[TrainingSettings, tyro.conf.arg(name="")], training))
-        return chosen
+        kind = Annotated[TrainingSettings, tyro.conf.arg(name="")]
+        fields.append(("training", kind, TrainingSettings(**training)))
+        return fields
 
     def config(self, parsed: Any) -> Config:
-        """The config that the parsed options make."""
+        """The config for the parsed options."""
         if self.preset is None:
             raise InputError("preset: which model? Name a preset, such as: spacetime train set ...")
         if parsed.preset not in ("", self.preset):
@@ -139,6 +111,28 @@ class Selection:
         return Config(self.preset, model, task, parsed.training, self.trusted)
 
 
-def task_field(kind: type[Any], settings: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """The settings of a task as options ``--task.horizon`` and so on."""
-    return ("task_settings", Annotated[kind, tyro.conf.arg(name="task")], kind(**settings))
+def task_in(arguments: Sequence[str]) -> dict[str, str]:
+    """The task that ``--task NAME`` or ``--data FOLDER`` names; empty if there is neither."""
+    name, data = value_of("--task", arguments), value_of("--data", arguments)
+    if name is not None and data is not None:
+        raise InputError("task: give either a task or data, not both.")
+    if data is not None:
+        return {"data": str(Path(data).resolve())}
+    return {} if name is None else {"name": name}
+
+
+def task_field(task: Mapping[str, Any], settings: Mapping[str, Any]) -> Field:
+    """The settings of a task as options ``--task.noise`` and so on."""
+    schema = task_schema(task)
+    return ("task_settings", Annotated[schema, tyro.conf.arg(name="task")], schema(**settings))
+
+
+def value_of(option: str, arguments: Sequence[str]) -> str | None:
+    """The word that follows an option, or stands behind its ``=``; the last one counts."""
+    value = None
+    for word, following in pairwise([*arguments, ""]):
+        if word.startswith(f"{option}="):
+            value = word.partition("=")[2]
+        elif word == option and following and not following.startswith("--"):
+            value = following
+    return None if value == "None" else value

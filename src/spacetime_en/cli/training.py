@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 from tyro.conf import Positional
 
@@ -15,7 +15,7 @@ from spacetime_en.cli.selection import Selection
 
 @dataclass(frozen=True, kw_only=True)
 class _Training:
-    """Options common to train and search."""
+    """Options that train and search have in common."""
 
     selection: ClassVar[Selection]
 
@@ -26,29 +26,45 @@ class _Training:
     config: Path | None = None
     trust: bool = False
 
+    @classmethod
+    def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
+        """The command with the options of the model and the task that `arguments` name."""
+        selection = Selection.from_arguments(arguments)
+        return dataclasses.make_dataclass(
+            cls.__name__,
+            selection.fields(),
+            bases=(cls,),
+            namespace={"selection": selection, "__doc__": cls.__doc__},
+            frozen=True,
+            kw_only=True,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train(_Training):
-    """Train a model. All options: spacetime train PRESET --task TASK --help
+    """Train a model on a task.
+
+    With the preset and the task named, --help also lists the options of the model and of the
+    task: spacetime train set --task charged --help
 
     Args:
-        preset: the name of a preset (see `spacetime models`), or the import path of your own class.
+        preset: name of a preset (see `spacetime models`), or import path of your own class.
         out: folder of the run.
-        task: charged, charged-noisy, gravity, springs, egnn-nbody, solar-system,
+        task: name of a task: charged, charged-noisy, gravity, springs, egnn-nbody, solar-system,
             mocap-walk, mocap-run or mocap-basketball.
-        data: or the folder of a data set (see `spacetime data import`).
-        config: YAML file with settings; options given here replace its own.
-        trust: import the class that a file names (of --config, or of the run to resume), and read
-            the data that it names.
-        resume: go on with the run in that folder, if there is one; the budget may change.
-        loggers: tensorboard, csv, or import paths of Lightning's other loggers.
+        data: folder of a data set to train on instead (see `spacetime data import`).
+        config: YAML file with settings; options on the command line override it.
+        trust: allow a file (--config, or that of the run to resume) to have its class imported and
+            its data read.
+        resume: continue the run in --out if there is one; only the budget may change.
+        loggers: tensorboard, csv, or import paths of other Lightning loggers.
     """
 
     resume: bool = False
     loggers: tuple[str, ...] = ("tensorboard", "csv")
 
     def __call__(self) -> None:
-        from spacetime_en.runs.run import is_first_process, train
+        from spacetime_en.runs.training import is_first_process, train
 
         run = train(
             self.selection.config(self),
@@ -68,22 +84,25 @@ class Train(_Training):
 
 @dataclass(frozen=True, kw_only=True)
 class Search(_Training):
-    """Search for good settings. All options: spacetime search PRESET --task TASK --help
+    """Search for good settings with Optuna.
 
-    Several processes, on one machine or many, can work on one study: give all the same --storage
-    (or the same --out on one machine).
+    With the preset and the task named, --help also lists the options of the model and of the
+    task: spacetime search set --task charged --help
+
+    Several processes, on one machine or many, can share a study: give them the same --storage (or,
+    on one machine, the same --out).
 
     Args:
-        preset: the name of a preset, or the import path of your own class.
-        out: folder of the study; its best settings are written there as best.yaml.
-        task: the name of a task.
-        data: or the folder of a data set.
-        config: YAML file with settings.
-        trust: import the class that the file names, and read the data that it names.
-        trials: how many, those of all processes together.
-        timeout: start no trial after this time, such as 10m or 2h.
-        storage: an Optuna storage URL, such as postgresql://host/db; by default a file in --out.
-        study: the name of the study in the storage.
+        preset: name of a preset, or import path of your own class.
+        out: folder of the study; the best settings are written there, to best.yaml.
+        task: name of a task.
+        data: folder of a data set to train on instead.
+        config: YAML file with settings; options on the command line override it.
+        trust: allow the file to have its class imported and its data read.
+        trials: number of trials, counting those of all processes.
+        timeout: time after which no new trial starts, such as 10m or 2h.
+        storage: Optuna storage URL, such as postgresql://host/db; by default a file in --out.
+        study: name of the study in the storage.
         space: what to vary, by the names of the options: lr=1e-5:1e-2:log for a range,
             model.hidden=32,64,128 for a choice.
     """
@@ -95,7 +114,7 @@ class Search(_Training):
     space: tuple[str, ...] = ("lr=1e-5:1e-2:log",)
 
     def __call__(self) -> None:
-        from spacetime_en.runs.search import BEST, search
+        from spacetime_en.runs.search import BEST_FILE, search
 
         best = search(
             self.selection.config(self),
@@ -107,22 +126,4 @@ class Search(_Training):
             space=self.space,
         )
         print(best.to_yaml())
-        print(f"Next: spacetime train --config {self.out / BEST} --out runs/best")
-
-
-def commands(arguments: Sequence[str]) -> dict[str, Any]:
-    """The two commands, with the options of what `arguments` choose."""
-    made = {}
-    for name, base in (("train", Train), ("search", Search)):
-        selection = (
-            Selection.from_argv(arguments[1:]) if list(arguments[:1]) == [name] else Selection()
-        )
-        made[name] = dataclasses.make_dataclass(
-            base.__name__,
-            selection.fields(),
-            bases=(base,),
-            namespace={"selection": selection, "__doc__": base.__doc__},
-            frozen=True,
-            kw_only=True,
-        )
-    return made
+        print(f"Next: spacetime train --config {self.out / BEST_FILE} --out runs/best")

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Positive, checked
+from spacetime_en._util.schema import Positive, checked, shortened
 from spacetime_en.data.leaks import REPEATED, copies, overlaps
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
@@ -87,8 +86,9 @@ class Task:
         *,
         length: Positive | None = None,
         stride: Positive | None = None,
-        horizon: Positive | None = None,
-        counts: tuple[Positive, Positive, Positive] | None = None,
+        target_steps: Positive | None = None,
+        frame_interval: Positive | None = None,
+        counts: tuple[int, int, int] | None = None,
         name: str = "data",
         audit: bool = False,
         **options: Any,
@@ -100,8 +100,9 @@ class Task:
 
         Args:
             trajectories: the data.
-            length, stride, horizon: of the windows, see :class:`Windows`; None: as the frames
+            length, stride, target_steps: of the windows, see :class:`Windows`; None: as the frames
                 suggest, see :func:`suggest_windows`.
+            frame_interval: the unit of stride and target_steps, see :class:`Windows`.
             counts: numbers of runs in the three splits, in place of the shares.
             options: further options of :class:`Windows`.
         """
@@ -110,21 +111,23 @@ class Task:
         if options.get("runs") is not None or options.get("steps") is not None:
             raise InputError("runs, steps: the splits decide them; build Windows to choose them.")
         by_time = counts is None and num < 10
-        suggested = suggest_windows(trajectories.steps, share=0.1 if by_time else 1.0)
+        interval = trajectories.frame_interval if frame_interval is None else frame_interval
+        suggested = suggest_windows(trajectories, interval, share=0.1 if by_time else 1.0)
         if not trajectories.measured_velocities:  # which are differences of two frames
             suggested = (max(2, suggested[0]), *suggested[1:])
-        length, stride, horizon = (
+        length, stride, target_steps = (
             own if given is None else given
-            for given, own in zip((length, stride, horizon), suggested, strict=True)
+            for given, own in zip((length, stride, target_steps), suggested, strict=True)
         )
 
         def windows(**where: Any) -> Windows:
-            return Windows(trajectories, length, stride, horizon, **where, **options)
+            where |= {"frame_interval": interval} | options
+            return Windows(trajectories, length, stride, target_steps, **where)
 
         if by_time:
             first, last = int(trajectories.steps[0]), int(trajectories.steps[-1])
             a, b = (first + int((last - first) * share) for share in (0.8, 0.9))
-            if min(b - a, last - b) - 1 < (length - 1) * stride + horizon:
+            if min(b - a, last - b) - 1 < ((length - 1) * stride + target_steps) * interval:
                 raise InputError(
                     f"trajectories: {num} runs of {len(trajectories.steps)} frames can be split "
                     "neither by run (at least ten) nor by time (a tenth is too short for windows "
@@ -132,29 +135,33 @@ class Task:
                 )
             parts = [windows(steps=span) for span in ((first, a), (a + 1, b), (b + 1, last))]
             return cls(name, parts[0], parts[1], parts[2], audit=audit)
-        ends = np.cumsum(counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10))
-        if ends[-1] > num or (np.diff(ends, prepend=0) < 1).any():
+        sizes = counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10)
+        if sum(sizes) > num or min(sizes) < 1:
             raise InputError(
                 f"counts: expected three positive numbers, together at most the {num} runs, "
-                f"found {counts}."
+                f"found {shortened(counts)}."
             )
-        parts = [windows(runs=part) for part in np.split(np.arange(num), ends)[:3]]
+        parts = [windows(runs=part) for part in np.split(np.arange(num), np.cumsum(sizes))[:3]]
         return cls(name, parts[0], parts[1], parts[2], audit=audit)
 
 
-def suggest_windows(steps: NDArray[np.int64], share: float = 1.0) -> tuple[int, int, int]:
-    """Length, stride and horizon that fit the frames.
+def suggest_windows(
+    trajectories: Trajectories, interval: int, share: float = 1.0
+) -> tuple[int, int, int]:
+    """Length, stride and target_steps that fit the frames, counted in intervals of `interval`.
 
     Evenly spaced frames and one far behind them (as :func:`simulate` makes): all of the former in,
     the last out. Otherwise up to ten neighbouring frames in, the next one out, few enough for
     several windows in the smallest `share` of the time.
     """
+    steps = trajectories.steps
     if len(steps) < 2:
         raise InputError(f"windows: need at least two frames, found {len(steps)}.")
     gaps = np.diff(steps)
-    if len(steps) > 2 and (gaps[:-1] == gaps[0]).all() and gaps[-1] != gaps[0]:
-        return len(steps) - 1, int(gaps[0]), int(gaps[-1])
-    stride = int(np.bincount(gaps).argmax()) if gaps.max() < 1 << 20 else int(gaps[0])
+    even = (gaps[:-1] == gaps[0]).all() and not (gaps[[0, -1]] % interval).any()
+    if len(steps) > 2 and even and gaps[-1] != gaps[0]:
+        return len(steps) - 1, int(gaps[0]) // interval, int(gaps[-1]) // interval
+    stride = max(1, trajectories.frame_interval // interval)
     return min(10, max(1, int(share * len(steps) / 2.5))), stride, stride
 
 
@@ -184,5 +191,5 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
         if repeats > REPEATED:
             yield (
                 f"{repeats:.0%} of the targets equal a frame of their input; the target would be "
-                "given away. Is the horizon right?"
+                "given away. Is target_steps right?"
             )

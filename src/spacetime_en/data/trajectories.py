@@ -103,6 +103,12 @@ class Trajectories:
         return self.meta.get("velocities") != DIFFERENCES
 
     @cached_property
+    def frame_interval(self) -> int:
+        """The commonest gap between frames in ``steps``, the smallest of equally common ones."""
+        gaps, counts = np.unique(np.diff(self.steps), return_counts=True)
+        return int(gaps[counts.argmax()]) if len(gaps) else 1
+
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of everything inside: of the shards' checksums, or of the arrays in memory."""
         names = [*self.attributes, self.measured_velocities]

@@ -1,4 +1,4 @@
-"""Cut trajectories into windows: L frames in, the state H steps after the last of them out."""
+"""Cut trajectories into windows: L frames in, the state some time after the last of them out."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ class Windows:
     Args:
         trajectories: where to cut.
         length: L, the number of frames.
-        stride: steps between frames.
-        horizon: H, steps from the last frame to the target.
+        stride: frame intervals from one frame to the next.
+        target_steps: frame intervals from the last frame to the target.
+        frame_interval: the length of a frame interval in ``trajectories.steps``; None: the
+            commonest gap between frames.
         runs: the trajectories used, (R,); None: all.
         steps: (first, last) step that windows may touch, target included; None: all.
         starts: which windows, as pairs (run, step of the first frame), (W, 2); None: all that fit.
@@ -59,8 +61,9 @@ class Windows:
         trajectories: Trajectories,
         length: Positive,
         stride: Positive,
-        horizon: Positive,
+        target_steps: Positive,
         *,
+        frame_interval: Positive | None = None,
         runs: NDArray[np.int64] | Sequence[int] | None = None,
         steps: tuple[int, int] | None = None,
         starts: NDArray[np.int64] | Sequence[tuple[int, int]] | None = None,
@@ -77,7 +80,9 @@ class Windows:
                 "least two frames."
             )
         self.trajectories, self.origin = trajectories, trajectories.origin
-        self.length, self.stride, self.horizon = length, stride, horizon
+        self.length, self.stride, self.target_steps = length, stride, target_steps
+        interval = trajectories.frame_interval if frame_interval is None else frame_interval
+        self.frame_interval = interval
         self.runs = np.arange(len(trajectories)) if runs is None else whole("runs", runs)
         if self.runs.ndim != 1 or not ((self.runs >= 0) & (self.runs < len(trajectories))).all():
             raise InputError(f"runs: expected numbers from 0 to {len(trajectories) - 1}.")
@@ -89,14 +94,15 @@ class Windows:
         have = trajectories.steps
         low, high = (-np.inf, np.inf) if steps is None else steps
         none = InputError(
-            f"windows: no window of {length} frames, {stride} steps apart, with a target "
-            f"{horizon} steps later fits the {len(have)} frames at steps {have[0]} to "
-            f"{have[-1]}; use fewer frames, another stride or a nearer horizon."
+            f"windows: no window of {length} frames, {stride} frame intervals apart, with a target "
+            f"{target_steps} intervals later fits the {len(have)} frames at steps {have[0]} to "
+            f"{have[-1]} (an interval is {interval}); use a smaller length, stride or target_steps."
         )
-        if (length - 1) * stride + horizon > have[-1] - have[0]:  # (a number of any size)
+        end = ((length - 1) * stride + target_steps) * interval
+        if end > have[-1] - have[0]:  # (a number of any size)
             raise none
         # The steps of a window after its first, and the frames at which one that fits begins, (S,).
-        self.offsets = np.append(np.arange(length) * stride, (length - 1) * stride + horizon)
+        self.offsets = np.append(np.arange(length) * stride * interval, end)
         fits = (have >= low) & (have + self.offsets[-1] <= high)
         for offset in self.offsets:
             place = np.searchsorted(have, have + offset).clip(max=len(have) - 1)
@@ -116,7 +122,9 @@ class Windows:
                 return None
             inside = ends < lengths[self.runs][:, None]  # (R, S)
             if not inside.any():
-                raise InputError("windows: no run is long enough; use fewer frames or a horizon.")
+                raise InputError(
+                    "windows: no run is long enough; use a smaller length, stride or target_steps."
+                )
             return np.flatnonzero(inside)
         if starts.ndim != 2 or starts.shape[1] != 2:
             raise InputError(f"starts: expected pairs (run, step), found shape {starts.shape}.")

@@ -1,7 +1,8 @@
 """Runs: trainings in a folder, and what is done with them.
 
-``config`` says what is trained, ``run`` trains it, ``search`` looks for settings, ``prediction``
-and ``export`` use what came out. Imports everything below; prints nothing and draws nothing.
+``config`` says what to train, ``training`` trains it, ``run`` and ``checkpoints`` are the folder
+that it leaves, ``search`` looks for good settings, ``prediction`` and ``export`` use the trained
+model. Imports all rooms below; draws nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
     from spacetime_en.runs.config import Config as Config
     from spacetime_en.runs.prediction import predict as predict
     from spacetime_en.runs.run import Run as Run
-    from spacetime_en.runs.run import train as train
+    from spacetime_en.runs.training import train as train
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    {"config": ["Config"], "prediction": ["predict"], "run": ["Run", "train"]},
+    {"config": ["Config"], "prediction": ["predict"], "run": ["Run"], "training": ["train"]},
 )

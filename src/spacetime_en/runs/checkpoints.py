@@ -1,4 +1,4 @@
-"""Checkpoints: how far a training has come, as named tensors and a few words in their header."""
+"""Checkpoints: the state of a training as named tensors, with JSON in the header of the file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from spacetime_en._util.schema import check_format, parse_json, shortened, typed
 from spacetime_en._util.tensor_files import Held, read_header, read_tensors
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.loading import check_finite, check_fits
-from spacetime_en.training import Progress, State
+from spacetime_en.training.state import TrainingProgress, TrainingState
 
-FORMAT = 1
+CHECKPOINT_FORMAT = 1
 PARTS = ("weights", "averaged", "optimiser")
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of Adam, by its own names
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # Adam's names
 
 
 @dataclass(frozen=True)
-class Belonging:
-    """What a checkpoint belongs to.
+class CheckpointOwner:
+    """The training that a checkpoint belongs to.
 
     Args:
-        preset: of the model.
-        model: its arguments.
+        preset: the preset of the model.
+        model: the model's arguments.
         data: the fingerprint of the task.
-        random: the seed and the step, from which all random numbers come.
+        random: the seed and the step, on which all random numbers depend.
     """
 
     preset: str
@@ -41,53 +41,55 @@ class Belonging:
 
 
 @dataclass(frozen=True)
-class _Header(Belonging):
-    progress: Progress
+class _Header(CheckpointOwner):
+    progress: TrainingProgress
 
 
-def write_checkpoint(path: Path, state: State, belonging: Belonging) -> None:
+def write_checkpoint(path: Path, state: TrainingState, owner: CheckpointOwner) -> None:
     """Write a checkpoint."""
     tensors = {
         f"{part}/{name}": tensor.contiguous()
         for part in PARTS
         for name, tensor in getattr(state, part).items()
     }
-    known = {"progress": dataclasses.asdict(state.progress), **dataclasses.asdict(belonging)}
-    text = json.dumps({"format": FORMAT, **known})
+    entries = {"progress": dataclasses.asdict(state.progress), **dataclasses.asdict(owner)}
+    text = json.dumps({"format": CHECKPOINT_FORMAT, **entries})
     save_file(tensors, path, {"format": "pt", "checkpoint": text})
 
 
-def read_progress(path: Path, belonging: Belonging) -> Progress:
-    """How far the training had come; refuses a checkpoint of another model or other data."""
+def read_progress(path: Path, owner: CheckpointOwner) -> TrainingProgress:
+    """The progress in a checkpoint; one of another model or of other data is refused."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such checkpoint.")
     text = read_header(path).metadata.get("checkpoint")
     if text is None:
         raise InputError(f"{path}: is no checkpoint, its header says of no training.")
     where = f"{path}: its header"
-    known = typed(parse_json(text, where), dict[str, Any], where)
-    check_format(known.pop("format", FORMAT), FORMAT, where)
-    header: _Header = typed(known, _Header, where)
-    ours = json.loads(json.dumps([belonging.preset, belonging.model]))
+    entries = typed(parse_json(text, where), dict[str, Any], where)
+    check_format(entries.pop("format", CHECKPOINT_FORMAT), CHECKPOINT_FORMAT, where)
+    header: _Header = typed(entries, _Header, where)
+    ours = json.loads(json.dumps([owner.preset, owner.model]))
     if [header.preset, header.model] != ours:
         raise InputError(
             f"{path}: is a checkpoint of another model ({shortened(header.preset)}, "
             f"{shortened(header.model, 200)}) than the run's config describes."
         )
-    if header.data != belonging.data:
+    if header.data != owner.data:
         raise InputError(f"{path}: is a checkpoint of a training on other data.")
     return header.progress
 
 
-def read_checkpoint(path: Path, belonging: Belonging, model: Forecaster | None = None) -> State:
+def read_checkpoint(
+    path: Path, owner: CheckpointOwner, model: Forecaster | None = None
+) -> TrainingState:
     """The state in a checkpoint.
 
     Args:
-        path: of the checkpoint.
-        belonging: to what it must belong.
-        model: in which it must fit, if it is to go on from there.
+        path: the checkpoint.
+        owner: the training that it must belong to.
+        model: the model that it must fit, if training is to continue from it.
     """
-    state = State(read_progress(path, belonging))
+    state = TrainingState(read_progress(path, owner))
     held = read_header(path).tensors
     for name in held:
         if name.partition("/")[0] not in PARTS:
@@ -102,22 +104,22 @@ def read_checkpoint(path: Path, belonging: Belonging, model: Forecaster | None =
 
 
 def weights_in(path: Path) -> str:
-    """What the names of the weights to forecast with begin with."""
+    """The prefix of the weights to forecast with: the averaged ones, if there are any."""
     averaged = any(name.startswith("averaged/") for name in read_header(path).tensors)
     return "averaged/" if averaged else "weights/"
 
 
 def _check_fits(model: Forecaster, held: Mapping[str, Held], path: Path) -> None:
-    """Refuse tensors that are not those of the model and of its optimiser."""
-    own: dict[str, dict[str, Held]] = {part: {} for part in PARTS}
+    """Refuse tensors that do not fit the model and its optimiser."""
+    parts: dict[str, dict[str, Held]] = {part: {} for part in PARTS}
     for name, tensor in held.items():
         part, _, rest = name.partition("/")
-        own[part][rest] = tensor
+        parts[part][rest] = tensor
     for part in ("weights", "averaged"):
-        if own[part] or part == "weights":
-            check_fits(model.state_dict(), own[part], path)
+        if parts[part] or part == "weights":
+            check_fits(model.state_dict(), parts[part], path)
     shapes = [tuple(parameter.shape) for parameter in model.parameters()]
-    for name, (dtype, shape) in own["optimiser"].items():
+    for name, (dtype, shape) in parts["optimiser"].items():
         index, _, moment = name.partition("/")
         place = int(index) if index.isascii() and index.isdecimal() and len(index) < 9 else -1
         fits = 0 <= place < len(shapes) and moment in MOMENTS

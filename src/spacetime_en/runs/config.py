@@ -1,11 +1,12 @@
-"""What a training is made of: a preset, a task, and how; typed from the code's own signatures.
+"""The config of a training: a preset, a task, and the settings of model, task and training.
 
-A config is written as YAML. Whatever is left out has its default::
+The settings and their types are those of the signatures that take them. A config is written as
+YAML; whatever is left out has its default::
 
-    format: 1                              # of this file
+    format: 1                              # version of this file format
     preset: set                            # or the import path of your own class (needs trust)
     model: {hidden: 64}                    # arguments of the model's class
-    task: {name: charged, horizon: 1000}   # or {data: FOLDER, length: 5}
+    task: {name: charged, target_steps: 100} # or {data: FOLDER, length: 5}
     training: {lr: 1.0e-3, epochs: 10}     # see TrainingSettings
 """
 
@@ -14,10 +15,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import yaml
 
@@ -31,28 +32,27 @@ from spacetime_en.nn.loading import build
 from spacetime_en.nn.presets import arguments_of, build_model, find_preset
 from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 
-# Arguments of models that the training windows tell, unless they are given.
+# Arguments of models that are taken from the training windows, unless they are given.
 FROM_DATA = (
     *("features", "node_features", "edge_features", "dims", "nodes", "frames", "parents", "up"),
     *("length_scale", "time_scale"),
 )
-Section = Literal["model", "task", "training"]
-SECTIONS: tuple[Section, ...] = get_args(Section)
-FORMAT = 1
-_VERIFIED = 1 << 28  # numbers whose checksum is compared in a few seconds
+SECTIONS = ("model", "task", "training")
+CONFIG_FORMAT = 1
+_VERIFIED = 1 << 28  # largest number of values whose checksum is verified; it takes seconds
 
 
 @dataclass(frozen=True)
 class Config:
-    """A preset, the settings of its model and of the task that differ from the defaults, and how.
+    """What to train, on what, and how.
 
     Args:
         preset: a preset's name, or the import path of a class.
-        model: arguments of the model's class.
-        task: ``name`` or ``data``, and their settings.
+        model: arguments of the model's class that differ from the preset's.
+        task: ``name`` or ``data``, and settings that differ from the defaults.
         training: how to train.
-        trusted: whether the folder ``data`` of the task was named by the user. In a config from a
-            file it is read only if it was.
+        trusted: whether the folder ``data`` of the task may be read: the user named it, or trusts
+            the file that does.
     """
 
     preset: str
@@ -62,7 +62,7 @@ class Config:
     trusted: bool = field(default=True, compare=False, repr=False)
 
     def load_task(self) -> Task:
-        """The task, its data made or opened."""
+        """Load the task: open its data, or simulate them."""
         data = self.task.get("data")
         if data is not None and not self.trusted:
             raise InputError(
@@ -75,86 +75,166 @@ class Config:
         return task
 
     def build_model(self, task: Task) -> Forecaster:
-        """The model for the windows of `task`, its weights drawn by torch's current seed."""
+        """Build the model for the windows of `task`; the initial weights depend on torch's seed."""
         graph, _ = task.train[:1000]
         model = find_preset(self.preset).model
         settings = dict(self.model)
         if not of_order_one(self.task.get("name")):
-            known = arguments_of(model)
+            names = arguments_of(model)
             missing = [
-                s for s in ("length_scale", "time_scale") if s in known and s not in settings
+                s for s in ("length_scale", "time_scale") if s in names and s not in settings
             ]
             settings |= {s: graph.scales()[s] for s in missing}
         return build(lambda: build_model(self.preset, like=graph, **settings), "model")
 
     def resolved(self, model: Forecaster) -> Config:
-        """The same with every setting of the model and the task written out."""
-        sections = settings_of(self.preset, self.task)
-        task = dataclasses.asdict(sections["task"](**without_source(self.task)))
-        task = source_of(self.task) | task
+        """The config with every setting of the model and the task written out."""
+        settings = task_schema(self.task)(**without_source(self.task))
+        task = source_of(self.task) | dataclasses.asdict(settings)
         return dataclasses.replace(self, model=dict(model.config), task=task)
 
     def to_yaml(self) -> str:
-        """As YAML that :meth:`from_yaml` takes."""
-        plain = {
-            "format": FORMAT,
+        """Convert to YAML, which :meth:`from_yaml` reads."""
+        sections = {
+            "format": CONFIG_FORMAT,
             "preset": self.preset,
             "model": dict(self.model),
             "task": dict(self.task),
             "training": dataclasses.asdict(self.training),
         }
-        return str(yaml.safe_dump(_plain(plain), sort_keys=False, allow_unicode=True))
+        return str(yaml.safe_dump(_plain(sections), sort_keys=False, allow_unicode=True))
 
     @classmethod
     def from_yaml(cls, text: str, where: str, *, trust: bool = False) -> Config:
-        """From YAML, all names and types checked; `where` begins the sentence if they are wrong.
+        """Read YAML, and check all names and types.
 
-        With `trust`, classes outside of this package and folders of data that it names count.
+        Args:
+            text: the YAML.
+            where: begins the error message, such as the name of the file.
+            trust: whether the class that it names may be imported, and its data be read.
         """
         return cls.from_dict(parse_yaml(text, where), where, trust=trust)
 
     @classmethod
     def from_dict(cls, entries: Any, where: str, *, trust: bool = False) -> Config:
-        """From the entries of a config file."""
-        read = validated(entries, where, trust=trust)
-        if "preset" not in read or not source_of(read["task"]):
+        """Read the entries of a config file; for the arguments see :meth:`from_yaml`."""
+        file = Sections.parse(entries, where).validated(trust=trust)
+        if file.preset is None or not source_of(file.task):
             raise InputError(f"{where}: expected a preset and a task.")
-        return cls(
-            read["preset"],
-            read["model"],
-            read["task"],
-            training_settings(read["preset"], read["training"], where),
-            trust or may_read(read["task"]),
-        )
+        try:
+            training = TrainingSettings(**{**PRESET_SETTINGS.get(file.preset, {}), **file.training})
+        except InputError as error:
+            raise InputError(f"{where}: training.{error}") from None
+        trusted = trust or may_read(file.task)
+        return cls(file.preset, file.model, file.task, training, trusted)
 
 
-def settings_of(preset: str, task: Mapping[str, Any]) -> dict[Section, type[Any]]:
-    """For each section a dataclass of its settings, made from the signature that takes them."""
-    model, preset_settings = find_preset(preset)
-    own = arguments_of(model)
+@dataclass(frozen=True)
+class Sections:
+    """The sections of a config file, any of which may be missing.
+
+    Args:
+        where: begins error messages, such as the name of the file.
+        preset: a preset's name or an import path; None: not given.
+        model, task, training: the settings given.
+    """
+
+    where: str
+    preset: str | None
+    model: Mapping[str, Any]
+    task: Mapping[str, Any]
+    training: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, entries: Any, where: str) -> Sections:
+        """Read the entries of a file, without checking the settings."""
+        if not isinstance(entries, dict | None):
+            raise InputError(
+                f"{where}: expected entries such as 'preset: set', found {entries!r:.40}."
+            )
+        entries = dict(entries or {})
+        check_format(entries.pop("format", CONFIG_FORMAT), CONFIG_FORMAT, where)
+        for key in entries:
+            if key not in ("preset", *SECTIONS):
+                raise _unknown(where, str(key), ("preset", *SECTIONS))
+        if isinstance(entries.get("task"), str):
+            entries["task"] = {"name": entries["task"]}
+        settings = {key: entries.get(key) for key in SECTIONS}
+        settings = {key: {} if value is None else value for key, value in settings.items()}
+        for key, value in settings.items():
+            if not isinstance(value, dict):
+                raise InputError(f"{where}: {key}: expected settings, found {value!r:.40}.")
+        if {"name", "data"} <= set(settings["task"]):
+            raise InputError(f"{where}: task: give either name or data, not both.")
+        for key, value in source_of(settings["task"]).items():
+            typed(value, str, f"{where}: task.{key}")
+        preset = typed(entries.get("preset"), str | None, f"{where}: preset")
+        return cls(where, preset, **settings)
+
+    def validated(self, *, trust: bool = False) -> Sections:
+        """Check names and types of all settings, and convert them to their types.
+
+        Those of the model can be checked only with a preset, those of the task with its source.
+
+        Args:
+            trust: whether the class that the file names may be imported.
+        """
+        schemas: dict[str, type[Any]] = {"training": TrainingSettings}
+        try:
+            if self.preset is not None:
+                find_preset(self.preset, trust=trust)
+                schemas["model"] = model_schema(self.preset)
+            if source_of(self.task):
+                schemas["task"] = task_schema(self.task)
+        except InputError as error:
+            raise InputError(f"{self.where}: {error}") from None
+        sections: dict[str, Any] = {name: self._validated(name, s) for name, s in schemas.items()}
+        return dataclasses.replace(self, **sections)
+
+    def _validated(self, section: str, schema: type[Any]) -> dict[str, Any]:
+        settings = getattr(self, section)
+        hints = get_type_hints(schema, include_extras=True)
+        if section == "task":
+            hints |= {"name": str, "data": str}
+        for key in settings:
+            if key not in hints:
+                raise _unknown(self.where, f"{section}.{key}", [f"{section}.{k}" for k in hints])
+        # One dataclass inside of another, so that error messages say "training.lr".
+        inner = dataclasses.make_dataclass(section, [(key, hints[key]) for key in settings])
+        outer = dataclasses.make_dataclass("Config", [(section, inner)])
+        try:
+            converted = typed({section: settings}, outer, self.where, strict=False)
+        except TypeError as error:
+            raise InputError(
+                f"{self.where}: a type of its settings is not known ({error})."
+            ) from None
+        return dict(vars(getattr(converted, section)))
+
+
+def model_schema(preset: str) -> type[Any]:
+    """A dataclass of the settings of a preset's model, from its constructor's signature."""
+    model, defaults = find_preset(preset)
+    parameters = arguments_of(model)
     try:
-        hints = get_type_hints(model.__init__, include_extras=True) if own else {}
+        hints = get_type_hints(model.__init__, include_extras=True) if parameters else {}
     except NameError as error:
         raise InputError(f"{preset}: a type of its arguments is not known ({error}).") from None
-    arguments: list[tuple[str, Any, Any]] = []
-    for name, parameter in own.items():
-        default = preset_settings.get(name, parameter.default)
+    fields: list[tuple[str, Any, Any]] = []
+    for name, parameter in parameters.items():
+        default = defaults.get(name, parameter.default)
         if name in FROM_DATA:
             number = float if name.endswith("scale") else int
-            arguments.append((name, hints.get(name, number) | None, None))
+            fields.append((name, hints.get(name, number) | None, None))
         elif default is parameter.empty:
             raise InputError(f"{preset}: its argument {name} needs a default value.")
         else:
             untyped = Any if default is None else type(default)
-            arguments.append((name, hints.get(name, untyped), default))
-    return {
-        "model": _dataclass(model.__name__, arguments, inspect.getdoc(model)),
-        "task": _task_settings(task),
-        "training": TrainingSettings,
-    }
+            fields.append((name, hints.get(name, untyped), default))
+    return _dataclass(model.__name__, fields, inspect.getdoc(model))
 
 
-def _task_settings(task: Mapping[str, Any]) -> type[Any]:
+def task_schema(task: Mapping[str, Any]) -> type[Any]:
+    """A dataclass of the settings of a named task, or of windows cut from a data set."""
     if "name" in task:
         if task["name"] not in TASKS:
             raise no_such("task", task["name"], TASKS)
@@ -177,13 +257,13 @@ def _task_settings(task: Mapping[str, Any]) -> type[Any]:
 
 
 def _dataclass(name: str, fields: list[tuple[str, Any, Any]], doc: str | None) -> type[Any]:
-    made = dataclasses.make_dataclass(name, fields, frozen=True)
-    made.__doc__ = doc
-    return made
+    schema = dataclasses.make_dataclass(name, fields, frozen=True)
+    schema.__doc__ = doc
+    return schema
 
 
 def open_task(task: Mapping[str, Any]) -> Task:
-    """The task of a config: ``name`` and settings, or ``data`` and settings."""
+    """Load the task of a config: ``name`` or ``data``, and settings."""
     settings = without_source(task)
     if "name" in task:
         return load_task(task["name"], **settings)
@@ -194,91 +274,26 @@ def open_task(task: Mapping[str, Any]) -> Task:
 
 
 def may_read(task: Mapping[str, Any]) -> bool:
-    """Whether the data of a task that a file names may be read: made by name, or named before."""
+    """Whether the data of a task in a file may be read: none, or the user named them before."""
     return task.get("data") is None or was_named(task["data"])
 
 
-def training_settings(preset: str, own: Mapping[str, Any], where: str) -> TrainingSettings:
-    """The preset's settings, replaced by those of a file."""
-    try:
-        return TrainingSettings(**(PRESET_SETTINGS.get(preset, {}) | dict(own)))
-    except InputError as error:
-        raise InputError(f"{where}: training.{error}") from None
-
-
 def source_of(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the data of a task come from: its ``name`` or its ``data``."""
+    """The source of a task: its ``name`` or its ``data``."""
     return {key: task[key] for key in ("name", "data") if task.get(key) is not None}
 
 
 def without_source(task: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a task alone."""
+    """The settings of a task, without its source."""
     return {key: value for key, value in task.items() if key not in ("name", "data")}
 
 
-def validated(entries: Any, where: str, *, trust: bool = False) -> dict[str, Any]:
-    """The entries of a config file, all names known, all values of their types.
-
-    Args:
-        entries: as they stand in the file.
-        where: begins the sentence if they are wrong.
-        trust: whether an import path among them may be followed.
-    Returns: ``preset``, if there is one, and the settings given in ``model``, ``task`` and
-        ``training``, which may be empty.
-    """
-    if not isinstance(entries, dict | None):
-        raise InputError(f"{where}: expected entries such as 'preset: set', found {entries!r:.40}.")
-    read = dict(entries or {})
-    check_format(read.pop("format", FORMAT), FORMAT, where)
-    for key in read:
-        if key not in ("preset", *SECTIONS):
-            raise _unknown(where, str(key), ("preset", *SECTIONS))
-    if isinstance(read.get("task"), str):
-        read["task"] = {"name": read["task"]}
-    for section in SECTIONS:
-        read[section] = {} if read.get(section) is None else read[section]
-        if not isinstance(read[section], dict):
-            raise InputError(f"{where}: {section}: expected settings, found {read[section]!r:.40}.")
-    if {"name", "data"} <= set(read["task"]):
-        raise InputError(f"{where}: task: give either name or data, not both.")
-    read["preset"] = typed(read.get("preset"), str | None, f"{where}: preset")
-    for key, value in source_of(read["task"]).items():
-        typed(value, str, f"{where}: task.{key}")
-    if read["preset"] is None or not source_of(read["task"]):
-        return {key: value for key, value in read.items() if value is not None}
-    try:
-        find_preset(read["preset"], trust=trust)
-        kinds = settings_of(read["preset"], read["task"])
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-    return read | _typed(kinds, {section: read[section] for section in SECTIONS}, where)
-
-
-def _typed(kinds: dict[Section, type[Any]], values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The values of all sections as the types that they have in `kinds`."""
-    sections = []
-    for section, kind in kinds.items():
-        hints = get_type_hints(kind, include_extras=True)
-        if section == "task":
-            hints |= {"name": str, "data": str}
-        for key in values[section]:
-            if key not in hints:
-                raise _unknown(where, f"{section}.{key}", [f"{section}.{k}" for k in hints])
-        given = [(key, hints[key]) for key in values[section]]
-        sections.append((section, dataclasses.make_dataclass(section, given)))
-    try:
-        whole = typed(values, dataclasses.make_dataclass("Config", sections), where, strict=False)
-    except TypeError as error:
-        raise InputError(f"{where}: a type of its settings is not known ({error}).") from None
-    return {section: vars(getattr(whole, section)) for section in values}
-
-
-def _unknown(where: str, key: str, known: Any) -> InputError:
-    return InputError(f"{where}: {no_such('setting', key, known)}")
+def _unknown(where: str, key: str, choices: Iterable[str]) -> InputError:
+    return InputError(f"{where}: {no_such('setting', key, choices)}")
 
 
 def _plain(value: Any) -> Any:
-    """Lists for tuples and text for paths, as YAML wants them."""
+    """Convert tuples to lists and paths to text, for YAML."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):

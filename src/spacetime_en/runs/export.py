@@ -1,9 +1,9 @@
-"""A model as one file that runs without this package: a program from tensors to tensors.
+"""Export a model as a file that runs without this package: a program from tensors to tensors.
 
-The program's inputs are the fields of a graph in canonical form, by name: what
-``graph.fields()`` gives is what it takes. Its outputs are ``forecast_x``, ``forecast_v`` and, of
-models that know it, ``forecast_spread``. It checks no values: behind masks anything may stand, but
-masks, indices and times are believed.
+The program's inputs are the fields of a graph in canonical form, by name, as in
+``graph.fields()``. Its outputs are ``forecast_x``, ``forecast_v`` and, of models that forecast it,
+``forecast_spread``. It checks no values: masked entries may hold anything, but masks, indices and
+times must be right.
 """
 
 import copy
@@ -29,7 +29,7 @@ from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.loading import check_finite
 
 Format = Literal["onnx", "torch-export"]
-RECORD = "spacetime_en"  # the key of what the file says about itself
+METADATA_KEY = "spacetime_en"
 
 # The axes of the fields in canonical form, with the letters of :mod:`spacetime_en.graph`.
 AXES = {
@@ -55,7 +55,7 @@ def export(
     path: str | os.PathLike[str],
     format: Format,
 ) -> Path:
-    """Write the model, in eval mode and for the CPU, as a program that needs this package no more.
+    """Export the model, in eval mode and on the CPU, as a program that runs without this package.
 
     B is free. So are L, N and the K of neighbour lists, except where
 
@@ -63,17 +63,16 @@ def export(
     - the model is tied to N (LSTM, ridge, kernel, body, the adjacency forms ``"flattened"`` and
       ``"nodes"``) or to L (these and ESTAG; the LSTM is unrolled over the frames of the example).
 
-    In a box, torch.export asks for L >= 3. The file says what it is in a JSON text: the names,
-    types and shapes of inputs and outputs (a letter for a free size), the shapes of the example,
-    the model's class and config, this package's version, and, if it is known, the ``origin`` to be
-    taken off positions before and added after (0 for data near it). It is the entry
-    ``spacetime_en`` of an ONNX file's metadata, or the extra file ``spacetime_en.json`` of a
-    torch.export file.
+    In a box, torch.export needs L >= 3. The file describes itself in JSON: the names, types and
+    shapes of inputs and outputs (a letter for a free size), the shapes of the example, the model's
+    class and config, this package's version, and, if it is known, the ``origin`` to subtract from
+    positions before and to add after (0 for data near 0). This is the entry ``spacetime_en`` of an
+    ONNX file's metadata, or the extra file ``spacetime_en.json`` of a torch.export file.
 
     Args:
-        model: what to export; it is left as it is.
+        model: the model to export; it is not changed.
         example: a graph with the fields that the program shall take; its values are not stored.
-        path: the file to write; it must not exist. Names end in ``.onnx`` or ``.pt2``.
+        path: the file to write, usually ``.onnx`` or ``.pt2``; it must not exist.
         format: ``"onnx"`` (the extra ``onnx``), or ``"torch-export"``, which ``torch.export.load``
             reads; that program is called by name, ``program.module()(x=..., v=..., ...)``.
     Returns: the path.
@@ -86,9 +85,9 @@ def export(
     check_finite(model.state_dict(), "model")
     model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
     example = example.to("cpu")
-    # What the model refuses, it refuses here: while tracing, values are not seen.
+    # The model checks the values of the example here; it cannot while it is traced.
     outputs = _outputs(model(example))
-    # The exporters' warnings are about their own inside.
+    # The exporters warn about their own internals.
     with silenced("torch", "onnxscript"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program, inputs = _trace(model, example)
@@ -97,21 +96,21 @@ def export(
             name: (inputs["x"][0], *of_nodes)[: output.ndim] for name, output in outputs.items()
         }
         write = _onnx if format == "onnx" else _torch_export
-        content = write(program, inputs, shapes, _record(model, example, inputs, shapes))
+        content = write(program, inputs, shapes, _description(model, example, inputs, shapes))
     with new_whole(path) as part:
         part.write_bytes(content)
     return path
 
 
 def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram, dict[str, Shape]]:
-    """The model as a program with all sizes free that it does not fix.
+    """Trace the model as a program in which all sizes are free that the model does not fix.
 
     Args:
-        model: in eval mode and on the CPU.
-        example: on the CPU.
+        model: a model in eval mode, on the CPU.
+        example: a graph on the CPU.
     Returns: the program, and the shapes of its inputs, in order.
     """
-    # A tracer takes a size of 1 for a constant, and strides for a promise.
+    # A tracer takes a size of 1 for a constant, and relies on strides.
     several = example[[0, 0]] if len(example) == 1 else example
     fields = {name: field.contiguous() for name, field in several.fields().items()}
     axes = _axes(several)
@@ -119,10 +118,10 @@ def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram,
         name: {i: Dim.AUTO for i, size in enumerate(shape) if isinstance(size, str)}
         for name, shape in axes.items()
     }
-    # Outside of Dynamo (strict), len(graph) is a number, and a model that asks for it fixes B.
+    # Without Dynamo (not strict), len(graph) is a number, and a model that uses it fixes B.
     for strict in (False, True):
         program = torch.export.export(
-            _OfTensors(model, axes), (), fields, dynamic_shapes=free, strict=strict
+            _TensorFunction(model, axes), (), fields, dynamic_shapes=free, strict=strict
         )
         inputs = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
         fixed: dict[str | int, int] = {
@@ -138,25 +137,25 @@ def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram,
             f"model: {type(model).__name__} fixes the number of graphs at that of the example; "
             "let it take B from graph.x.shape[0], and compute with tensors alone."
         )
-    # Neither the example's data nor the folders of the source are for those who get the file.
+    # The file shall contain neither the example's data nor the folders of the source code.
     program.example_inputs = None
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
-    program.graph.eliminate_dead_code()  # such as the edges of models without edges
+    program.graph.eliminate_dead_code()  # such as the edges in models that ignore them
     program.graph_module.recompile()
     return program, {name: tuple(fixed.get(a, a) for a in shape) for name, shape in axes.items()}
 
 
 def _outputs(forecast: Forecast) -> dict[str, Tensor]:
-    """What of a forecast there is, by the names of the program's outputs."""
-    found = {"x": forecast.x, "v": forecast.v, "spread": forecast.spread}
-    return {f"forecast_{name}": value for name, value in found.items() if value is not None}
+    """The tensors of a forecast, by the names of the program's outputs."""
+    tensors = {"x": forecast.x, "v": forecast.v, "spread": forecast.spread}
+    return {f"forecast_{name}": value for name, value in tensors.items() if value is not None}
 
 
-def _record(
+def _description(
     model: Forecaster, example: SpacetimeGraph, inputs: dict[str, Shape], outputs: dict[str, Shape]
 ) -> str:
-    """What a user of the file should know, as JSON."""
+    """The description of the program, as JSON."""
     fields = example.fields()
     dtypes = {name: str(field.dtype).removeprefix("torch.") for name, field in fields.items()}
     record: dict[str, Any] = {
@@ -173,7 +172,7 @@ def _record(
 
 
 def _axes(graph: SpacetimeGraph) -> dict[str, Shape]:
-    """For each field, which of its sizes may vary; on a complete graph K is N."""
+    """The shape of each field, with letters for sizes that may vary; on a complete graph K is N."""
     complete = graph.neighbours is None
     return {
         name: tuple(
@@ -184,12 +183,12 @@ def _axes(graph: SpacetimeGraph) -> dict[str, Shape]:
     }
 
 
-class _OfTensors(nn.Module):
-    """The model as a function of a graph's fields, all of which count as read.
+class _TensorFunction(nn.Module):
+    """The model as a function of a graph's fields, all of which it uses.
 
     Args:
-        model: in eval mode.
-        axes: from :func:`_axes`.
+        model: a model in eval mode.
+        axes: the shapes from :func:`_axes`.
     """
 
     def __init__(self, model: Forecaster, axes: dict[str, Shape]) -> None:
@@ -229,9 +228,11 @@ class _OfTensors(nn.Module):
             field = fields[name]
             assert field is not None
             for axis, size in zip(shape, field.shape, strict=True):
-                if isinstance(axis, str):  # one letter, one size, also in fields that go unread
+                if isinstance(
+                    axis, str
+                ):  # one letter, one size, also in fields that the model ignores
                     torch._check(size == sizes.setdefault(axis, size))
-        graph = object.__new__(SpacetimeGraph)  # as _unchecked does, in words that Dynamo follows
+        graph = object.__new__(SpacetimeGraph)  # as _unchecked does, in a way that Dynamo can trace
         for name, value in fields.items():
             object.__setattr__(graph, name, value)
         return _outputs(self.model.forecast(graph))
@@ -242,7 +243,7 @@ def _torch_export(
 ) -> bytes:
     """The content of a ``.pt2`` file."""
     buffer = io.BytesIO()
-    torch.export.save(program, buffer, extra_files={f"{RECORD}.json": record})
+    torch.export.save(program, buffer, extra_files={f"{METADATA_KEY}.json": record})
     return buffer.getvalue()
 
 
@@ -265,12 +266,12 @@ def _onnx(
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise InputError(
-            f"model: it cannot be said in ONNX ({str(cause).splitlines()[0].rstrip('.')}); use "
+            f"model: ONNX cannot express it ({str(cause).splitlines()[0].rstrip('.')}); use "
             "format='torch-export'."
         ) from error
     assert exported is not None
     proto: Any = exported.model_proto
-    # The axes get our letters. Shapes inside the program have the tracer's: they are dropped.
+    # Name the axes by our letters, and drop the inner shapes, which have the tracer's names.
     proto.graph.ClearField("value_info")
     shapes = inputs | outputs
     for value in (*proto.graph.input, *proto.graph.output):
@@ -280,13 +281,13 @@ def _onnx(
                 dim.dim_param = size
             else:
                 dim.dim_value = size
-    require("onnx", "onnx").helper.set_model_props(proto, {RECORD: record})
+    require("onnx", "onnx").helper.set_model_props(proto, {METADATA_KEY: record})
     content: bytes = proto.SerializeToString()
     return content
 
 
 def _inverse(a: Tensor) -> Tensor:
-    """The inverse, which ONNX lacks, by Faddeev and LeVerrier: (B, n, n) -> the same.
+    """The inverse of matrices (B, n, n), which ONNX lacks, by Faddeev and LeVerrier.
 
     With M_1 = 1 and c_k = -tr(A M_k) / k, M_(k+1) = A M_k + c_k; as A M_n + c_n = 0 (Cayley and
     Hamilton), the inverse is -M_n / c_n. For the n = 2 or 3 of a box that is exact to rounding.
@@ -303,11 +304,11 @@ def _inverse(a: Tensor) -> Tensor:
 
 
 def _argsort(a: Tensor, stable: bool, dim: int = -1, descending: bool = False) -> Tensor:
-    """A stable argsort: that of ONNX is, as its TopK takes the first of equals first."""
+    """A stable argsort; in ONNX every sort is stable, as TopK puts equal values in their order."""
     return a.sort(dim, descending).indices
 
 
-# What ONNX lacks, in terms of what it has.
+# Operators that ONNX lacks, in terms of those that it has.
 MISSING = {
     torch.ops.aten.linalg_inv.default: _inverse,
     torch.ops.aten.argsort.stable: _argsort,

@@ -4,8 +4,8 @@
 
     runs/x/config.yaml                     every setting
     runs/x/run.json                        versions, machine, fingerprint and shape of the data
-    runs/x/checkpoints/last.safetensors    where to go on (and previous.safetensors before it)
-    runs/x/checkpoints/best.safetensors    the lowest validation error
+    runs/x/checkpoints/last.safetensors    where to continue (previous.safetensors: the one before)
+    runs/x/checkpoints/best.safetensors    the one with the lowest validation error
     runs/x/model/                          the best model, for ``Forecaster.from_pretrained``
     runs/x/logs/                           TensorBoard and CSV
 """
@@ -18,30 +18,21 @@ import json
 import math
 import os
 import platform
-import shlex
-import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Callback
-from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_only
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
-from spacetime_en._util.errors import InputError, Interrupted
-from spacetime_en._util.files import alone, inside, write_atomically
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import inside, write_atomically
 from spacetime_en._util.schema import check_format, read_json, read_text, typed
-from spacetime_en._util.trust import named_object
 from spacetime_en.data import Task, Windows
-from spacetime_en.data.compatibility import facts_of
 from spacetime_en.data.leaks import hashes
 from spacetime_en.facts import DataFacts
 from spacetime_en.nn.forecaster import Forecaster
@@ -49,24 +40,23 @@ from spacetime_en.nn.loading import load
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.nn.pretrained import SHELF, shipped
 from spacetime_en.runs.checkpoints import (
-    Belonging,
+    CheckpointOwner,
     read_checkpoint,
     read_progress,
     weights_in,
     write_checkpoint,
 )
 from spacetime_en.runs.config import Config
-from spacetime_en.training import DivergenceError, State, fit
+from spacetime_en.training.state import TrainingState
 
-CONFIG, FACTS = "config.yaml", "run.json"
-FORMAT = 1  # of run.json
-MAY_CHANGE = ("epochs", "steps", "max_time", "save_every", "accelerator", "devices", "num_nodes")
-Tell = Callable[[str], None]
+CONFIG_FILE, FACTS_FILE = "config.yaml", "run.json"
+FACTS_FORMAT = 1
+Notify = Callable[[str], None]  # shows the user a line
 
 
 @dataclass
 class _Facts:
-    """The shape of ``run.json``; more may stand there."""
+    """The schema of ``run.json``, which may hold more."""
 
     data: DataFacts
     versions: dict[str, str]
@@ -79,9 +69,9 @@ class Run:
     """A training in a folder.
 
     Args:
-        folder: where.
+        folder: the folder.
         config: every setting.
-        facts: what else is known: versions, machine, the data.
+        facts: the content of ``run.json``: versions, machine, command, facts of the data.
     """
 
     folder: Path
@@ -90,51 +80,55 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, trust: bool = False) -> Run:
-        """A run that exists, or what is left of one that comes with the package.
+        """Open a run, or a pretrained model that comes with the package.
 
         Args:
-            folder: of the run, or ``pretrained:NAME``.
-            trust: import the class and read the data that its config names. Without it, a class
-                must be imported already, and data have been named by the user before.
+            folder: the folder of the run, or ``pretrained:NAME``.
+            trust: let the config have its class imported and its data read. Without it, the class
+                must be imported already, and the user have named the data before.
         """
         folder = shipped(folder)
-        config, facts = folder / CONFIG, folder / FACTS
+        config, facts = folder / CONFIG_FILE, folder / FACTS_FILE
         if not config.is_file() or not facts.is_file():
-            raise InputError(f"{folder}: is no run (expected {CONFIG} and {FACTS} inside).")
+            raise InputError(
+                f"{folder}: is no run (expected {CONFIG_FILE} and {FACTS_FILE} inside)."
+            )
         text = read_text(inside(folder, config))
-        known = read_json(inside(folder, facts), dict[str, Any])
-        check_format(known.get("format", FORMAT), FORMAT, str(facts))
-        typed(known, _Facts, str(facts))  # or a sentence
-        return cls(folder, Config.from_yaml(text, str(config), trust=trust), known)
+        entries = read_json(inside(folder, facts), dict[str, Any])
+        check_format(entries.get("format", FACTS_FORMAT), FACTS_FORMAT, str(facts))
+        typed(entries, _Facts, str(facts))  # or an error in one sentence
+        return cls(folder, Config.from_yaml(text, str(config), trust=trust), entries)
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the run came with the package: a model without checkpoints, not to write to."""
+        """Whether the run comes with the package: a model without checkpoints, read-only."""
         return self.folder.parent == SHELF
 
     @property
     def outputs(self) -> Path:
-        """Where what is made of the run goes: its folder, or here if it came with the package."""
+        """Where outputs go: the folder of the run, or the working directory if it is shipped."""
         return Path() if self.is_shipped else self.folder
 
     def write(self) -> None:
         """Write the config and the facts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         facts = json.dumps(self.facts, indent=2) + "\n"
-        write_atomically(self.folder / FACTS, lambda path: path.write_text(facts))
-        write_atomically(self.folder / CONFIG, lambda path: path.write_text(self.config.to_yaml()))
+        write_atomically(self.folder / FACTS_FILE, lambda path: path.write_text(facts))
+        write_atomically(
+            self.folder / CONFIG_FILE, lambda path: path.write_text(self.config.to_yaml())
+        )
 
     @property
     def data(self) -> DataFacts:
-        """What the model was trained on."""
-        made: DataFacts = typed(self.facts["data"], DataFacts, f"{self.folder / FACTS}: data")
-        return made
+        """Facts of the data that the model was trained on."""
+        facts: DataFacts = typed(self.facts["data"], DataFacts, f"{self.folder / FACTS_FILE}: data")
+        return facts
 
     def load_task(self, data: Path | None = None) -> Task:
         """The task that the run was trained on.
 
         Args:
-            data: the folder of its data, if they are not where they were.
+            data: the folder of its data, if it has moved.
         """
         if data is None:
             return self.check_data(self.config.task, self.config.load_task())
@@ -144,11 +138,11 @@ class Run:
         return dataclasses.replace(self.config, task=task, trusted=True).load_task()
 
     def check_data(self, source: Mapping[str, Any], task: Task) -> Task:
-        """Refuse a task whose data come from the run's own folder, but were replaced since.
+        """Return `task`, or refuse it if its data have replaced those that the run was trained on.
 
         Args:
-            source: the entries of a config that `task` was opened by.
-            task: which is also returned.
+            source: the section of a config by which `task` was opened.
+            task: the task.
         """
         ours, theirs = (
             Path(entries["data"]).resolve() if entries.get("data") else None
@@ -163,18 +157,18 @@ class Run:
         return task
 
     def seen_in_training(self, task: Task, split: str) -> list[str]:
-        """A warning if windows to be judged by were trained on, as after a change of counts."""
+        """A warning if windows of the split were trained on, as after a change of counts."""
         if split == "train" or task.fingerprint == self.facts["data"]["fingerprint"]:
             return []
         try:
-            own = self.load_task().train
+            trained_on = self.load_task().train
         except InputError as error:
             return [f"whether the model was trained on these windows is not known: {error}"]
 
         def first_frames(windows: Windows) -> NDArray[np.int64]:
             return hashes(windows, np.arange(len(windows)), slice(0, 1))
 
-        count = int(np.isin(first_frames(task.splits[split]), first_frames(own)).sum())
+        count = int(np.isin(first_frames(task.splits[split]), first_frames(trained_on)).sum())
         total = len(task.splits[split])
         return [f"{count} of these {total} windows were trained on."] if count else []
 
@@ -184,7 +178,7 @@ class Run:
         """The path of a checkpoint: ``last``, ``previous`` or ``best``."""
         return inside(self.folder, self.folder / "checkpoints" / f"{name}.safetensors")
 
-    def save(self, state: State, best: State | None = None) -> None:
+    def save(self, state: TrainingState, best: TrainingState | None = None) -> None:
         """Write `best` as the best checkpoint, if there is a new one, and `state` as the last."""
         last = self.checkpoint("last")
         last.parent.mkdir(parents=True, exist_ok=True)
@@ -198,25 +192,25 @@ class Run:
 
         write_atomically(last, write)
 
-    def _write(self, path: Path, state: State) -> None:
-        write_checkpoint(path, state, self._belonging(state.progress.step))
+    def _write(self, path: Path, state: TrainingState) -> None:
+        write_checkpoint(path, state, self._owner(state.progress.step))
 
-    def _belonging(self, step: int = 0) -> Belonging:
+    def _owner(self, step: int = 0) -> CheckpointOwner:
         config = self.config
         random = {"seed": config.training.seed, "step": step}
-        return Belonging(config.preset, dict(config.model), self.data.fingerprint, random)
+        return CheckpointOwner(config.preset, dict(config.model), self.data.fingerprint, random)
 
-    def load(self, name: str, model: Forecaster | None = None) -> State:
+    def load(self, name: str, model: Forecaster | None = None) -> TrainingState:
         """The state in a checkpoint, checked to be of this run's model and data.
 
         Args:
             name: ``last``, ``previous`` or ``best``.
-            model: in which it must fit.
+            model: the model that it must fit.
         """
-        return read_checkpoint(self.checkpoint(name), self._belonging(), model)
+        return read_checkpoint(self.checkpoint(name), self._owner(), model)
 
-    def newest(self, model: Forecaster, tell: Tell) -> State | None:
-        """Where to go on: the last checkpoint, or an earlier one if that cannot be read."""
+    def newest(self, model: Forecaster, notify: Notify) -> TrainingState | None:
+        """The state to continue from: of the last checkpoint, or of one before if it is damaged."""
         state, wrong = None, []
         for name in ("last", "previous", "best"):
             if self.checkpoint(name).exists():
@@ -228,7 +222,7 @@ class Run:
         if wrong and state is None:
             raise InputError(f"{wrong[0]} No other checkpoint can be read; start a new run.")
         for sentence in wrong:
-            tell(f"{sentence} Going back to an earlier checkpoint.")
+            notify(f"{sentence} Going back to an earlier checkpoint.")
         if state is not None and state.progress.best < math.inf:
             try:
                 if self.load("best", model).progress.best == state.progress.best:
@@ -236,7 +230,7 @@ class Run:
                 problem = f"{self.checkpoint('best')}: is not the best that the run has seen."
             except InputError as error:
                 problem = str(error)
-            tell(f"{problem} From here on the best is looked for anew.")
+            notify(f"{problem} From here on the best is looked for anew.")
             state.progress.best = math.inf
         return state
 
@@ -254,207 +248,19 @@ class Run:
                 f"{self.folder}: has no checkpoint yet; let it train up to its first validation."
             )
         path = self.checkpoint("best")
-        read_progress(path, self._belonging())  # or say what it belongs to
+        read_progress(path, self._owner())  # refuses another run's checkpoint
         kind = find_preset(self.config.preset).model
         return load(lambda: kind(**self.config.model), path, weights_in(path))
 
 
-def train(
-    config: Config,
-    out: str | os.PathLike[str],
-    *,
-    resume: bool = False,
-    loggers: Sequence[str] = ("tensorboard", "csv"),
-    callbacks: Sequence[Callback] = (),
-    display: bool = True,
-    tell: Tell = lambda text: print(text, file=sys.stderr),
-    trust: bool = False,
-) -> Run:
-    """Train as `config` says, in the folder `out`.
-
-    Args:
-        config: what and how.
-        out: the folder of the run; must not be a run already, unless `resume`.
-        resume: go on with the run in `out` if there is one. The budget may be another one.
-        loggers: ``tensorboard``, ``csv``, or import paths of Lightning's other loggers.
-        callbacks: Lightning's.
-        display: show how it goes.
-        tell: called with what the user should know.
-        trust: of the run to resume, see :meth:`Run.open`.
-    """
-    folder = Path(out)
-    tell = tell if is_first_process() else lambda text: None
-    _check_free(folder, resume)
-    # One process at a time, and those that train together with it.
-    for name in ("checkpoints", "logs", "model"):
-        inside(folder, folder / name)
-    with alone(folder) if is_first_process() else nullcontext(lambda: None) as check_folder:
-        _check_free(folder, resume)
-        return _train(
-            config,
-            folder,
-            loggers,
-            callbacks,
-            display,
-            tell,
-            check_folder=check_folder,
-            trust=trust,
-        )
-
-
-def _check_free(folder: Path, resume: bool) -> None:
-    """Refuse a folder of something else, and a run that is not to be resumed."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; choose another name for the run's folder.")
-    if is_first_process() and folder.exists() and not (folder / FACTS).exists():
-        others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        if others:
-            raise InputError(
-                f"{folder}: holds {others[0]}, and is no run; choose another folder for the run."
-            )
-    if _has_checkpoints(folder) and not resume:
-        raise InputError(
-            f"{folder}: is a run already; resume it (--resume), choose another folder, or "
-            "delete it."
-        )
-
-
-def _has_checkpoints(folder: Path) -> bool:
-    """(A run without a checkpoint has nothing to lose.)"""
-    return any((folder / "checkpoints").glob("*.safetensors"))
-
-
-def _train(
-    config: Config,
-    folder: Path,
-    loggers: Sequence[str],
-    callbacks: Sequence[Callback],
-    display: bool,
-    tell: Tell,
-    *,
-    check_folder: Callable[[], None],
-    trust: bool,
-) -> Run:
-    """See :func:`train`; `check_folder` raises an error if the folder is gone."""
-    first = is_first_process()
-    task = config.load_task()
-    torch.manual_seed(config.training.seed)
-    model = config.build_model(task)
-    resolved = config.resolved(model)
-    facts = {"format": FORMAT, **environment(), "data": facts_of(task).to_json()}
-    run = Run(folder, resolved, facts)
-    state = None
-    if _has_checkpoints(folder):
-        run = _continued(Run.open(folder, trust=trust), run)
-        state = run.newest(model, tell)
-        if state is not None:
-            tell(f"{folder}: goes on at step {state.progress.step}.")
-    if first:
-        if state is None:  # what an earlier attempt left is not this run's
-            shutil.rmtree(folder / "logs", ignore_errors=True)
-        (folder / "diverged.json").unlink(missing_ok=True)
-        run.write()
-    if task.problems:
-        tell(f"warning: {task.label}")
-
-    pending: State | None = None  # the best, until it is on disk
-
-    def keep(state: State, best: bool) -> None:
-        nonlocal pending
-        pending = state if best else pending
-        check_folder()
-        try:
-            run.save(state, pending)
-            pending = None
-        except (OSError, SafetensorError) as error:
-            tell(
-                f"warning: the checkpoint of step {state.progress.step} could not be written "
-                f"({error}); the one before it stays, and training goes on."
-            )
-
-    try:
-        progress = fit(
-            model,
-            task,
-            config.training,
-            state=state,
-            keep=keep,
-            loggers=_loggers(loggers, folder) if first else (),
-            callbacks=callbacks,
-            display=display,
-        )
-    except DivergenceError as error:
-        if first:
-            path = folder / "diverged.json"
-            rows = json.dumps({"message": str(error), "training_windows": error.rows})
-            write_atomically(path, lambda path: path.write_text(rows))
-            raise InputError(
-                f"{error} The windows are listed in {path}; checkpoints are as they were before."
-            ) from None
-        raise
-    except Interrupted:
-        if not first:
-            sys.exit(0)  # or Lightning, whose children these are, kills the first process as well
-        again = f"spacetime train --out {shlex.quote(str(folder))} --resume"
-        raise Interrupted(f"stopped; go on with: {again}") from None
-    if progress.skipped:
-        tell(
-            f"warning: {progress.skipped} of {progress.step} steps blew up and were skipped; a "
-            "lower learning rate may do better."
-        )
-    check_folder()
-    if first and pending is not None:  # the last chance, and now it may well be an error
-        _or_no_space(folder, lambda: run.save(pending, pending))
-    if first:
-        _or_no_space(folder, lambda: run.model().save_pretrained(folder / "model"))
-    return run
-
-
-def _or_no_space(folder: Path, write: Callable[[], object]) -> None:
-    try:
-        write()
-    except (OSError, SafetensorError) as error:
-        raise InputError(
-            f"{folder}: the best model could not be written ({error}); make room, then resume the "
-            "run (--resume)."
-        ) from None
-
-
-def is_first_process() -> bool:
-    """Whether this is the process that writes and speaks, of those that train together."""
-    return getattr(rank_zero_only, "rank", 0) == 0
-
-
-def _continued(old: Run, new: Run) -> Run:
-    """The run with a new budget; anything else must be as it was."""
-    if old.facts["data"]["fingerprint"] != new.facts["data"]["fingerprint"]:
-        raise InputError(f"{old.folder}: its data have changed since it began; start a new run.")
-    ours, theirs = (
-        {f"model.{k}": v for k, v in run.config.model.items()}
-        | {f"task.{k}": v for k, v in run.config.task.items()}
-        | {f"training.{k}": v for k, v in dataclasses.asdict(run.config.training).items()}
-        | {"preset": run.config.preset}
-        for run in (new, old)
-    )
-    for key in sorted(ours.keys() | theirs.keys()):
-        here, there = (json.loads(json.dumps(s.get(key), default=str)) for s in (ours, theirs))
-        if here != there and key.removeprefix("training.") not in MAY_CHANGE:
-            raise InputError(
-                f"{old.folder}: began with {key} = {there}, now it is {here}; only the budget may "
-                "change, start a new run for anything else."
-            )
-    return dataclasses.replace(old, config=new.config)
-
-
 def environment() -> dict[str, Any]:
-    """What a number was made with: versions, machine, command."""
+    """What a result was computed with: versions, machine, command."""
     return {
         "versions": {
             "python": platform.python_version(),
-            **{
-                name: import_module(name).__version__
-                for name in ("spacetime_en", "torch", "lightning")
-            },
+            "spacetime_en": version("spacetime-en"),
+            "torch": torch.__version__,
+            "lightning": version("lightning"),
         },
         "machine": {
             "processor": platform.processor() or platform.machine(),
@@ -469,35 +275,13 @@ def environment() -> dict[str, Any]:
 
 
 def learning_curve(folder: Path) -> list[tuple[int, float]]:
-    """Steps and validation position MSEs of a run with CSV logs, through all its sittings."""
-    found: dict[int, float] = {}
+    """The steps and validation position MSEs in a run's CSV logs, of all its sittings."""
+    errors: dict[int, float] = {}
     for number in range(1, 1 + len(list((folder / "logs").glob("sitting-*")))):
         path = folder / "logs" / f"sitting-{number}" / "metrics.csv"
         if path.exists():  # (a sitting that ended before its first validation has none)
             with path.open(newline="") as file:
                 for row in csv.DictReader(file):
                     if row.get("val_position_mse"):
-                        found[int(row["step"])] = float(row["val_position_mse"])
-    return sorted(found.items())
-
-
-def _loggers(names: Sequence[str], folder: Path) -> list[Logger]:
-    """One folder of logs for each sitting: loggers do not append to what an earlier one wrote."""
-    logs = folder / "logs"
-    sitting = 1 + len([p for p in logs.glob("*") if p.is_dir()])
-    version = f"sitting-{sitting}"
-    inside(folder, logs / version)
-    made: list[Logger] = []
-    for name in names:
-        if name == "tensorboard":
-            made.append(TensorBoardLogger(folder, name="logs", version=version))
-        elif name == "csv":
-            made.append(CSVLogger(folder, name="logs", version=version))
-        else:
-            try:
-                made.append(named_object(name)(save_dir=folder))
-            except InputError as error:
-                raise InputError(f"loggers: {error}") from None
-            except (TypeError, ImportError, ValueError) as error:
-                raise InputError(f"loggers: {name} cannot be used ({error}).") from None
-    return made
+                        errors[int(row["step"])] = float(row["val_position_mse"])
+    return sorted(errors.items())

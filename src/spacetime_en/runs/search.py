@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lightning.pytorch as pl
 import optuna
 import torch
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
@@ -29,20 +28,23 @@ from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError
 
 from spacetime_en._util.errors import InputError, no_such
-from spacetime_en._util.files import lives, write_atomically
+from spacetime_en._util.files import process_exists, write_atomically
 from spacetime_en._util.schema import check_no_link, open_regular, reason
 from spacetime_en._util.threads import one_thread
 from spacetime_en.data import Task
-from spacetime_en.runs.config import Config, settings_of
+from spacetime_en.runs.config import Config, model_schema, task_schema
 from spacetime_en.training.batches import derive_seed
 from spacetime_en.training.fitting import fit
-from spacetime_en.training.module import DivergenceError
 from spacetime_en.training.settings import TrainingSettings, seconds
+from spacetime_en.training.state import DivergenceError
 
-BEST = "best.yaml"
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
+
+BEST_FILE = "best.yaml"
 JOURNAL = "study.journal"
-CREATE_STUDY = 0  # what the first entry of a journal does
-MOST_FAILURES = 5
+CREATE_STUDY = 0  # the operation in the first entry of a journal
+MOST_FAILURES = 5  # settings that cannot be used, before the search gives up
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
@@ -51,10 +53,10 @@ class Dimension:
     """One setting that is varied.
 
     Args:
-        name: as on the command line: ``lr``, ``model.hidden``, ``task.noise``.
-        low, high: of a range; whole numbers give whole numbers.
-        log: draw the logarithm evenly.
-        choices: or what to choose from.
+        name: its name on the command line: ``lr``, ``model.hidden``, ``task.noise``.
+        low, high: the bounds of a range; between whole numbers, whole numbers are drawn.
+        log: sample the range on a logarithmic scale.
+        choices: the values to choose from, instead of a range.
     """
 
     name: str
@@ -102,24 +104,24 @@ def search(
     storage: str | None = None,
     name: str = "spacetime",
     space: Sequence[str] = ("lr=1e-5:1e-2:log",),
-    tell: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Config:
     """Train with settings that Optuna suggests, until the study has enough trials.
 
-    Each trial trains by the budget of `config`, with the same seed; what counts is the lowest
-    validation position MSE. Trials that fall behind the median of the others at the same share of
-    the budget are ended early. Run it again, or elsewhere at the same time, to go on. It computes
-    with one thread: more cores are for more workers.
+    Each trial trains with the budget and the seed of `config`; the objective is the lowest
+    validation position MSE. Trials that are worse than the median of the others at the same
+    fraction of the budget are pruned. Call it again, or elsewhere at the same time, to continue the
+    study. It uses one thread: for more cores, start more workers.
 
     Args:
-        config: what does not vary.
-        out: folder for ``best.yaml``, a config that ``spacetime train`` takes, and for the study.
-        trials: how many finished trials the study shall have, whoever makes them.
-        timeout: start no trial after this time, such as ``"2h"``.
+        config: the settings that are not varied.
+        out: folder for the study and for ``best.yaml``, a config for ``spacetime train``.
+        trials: number of finished trials that the study shall have, counting those of all workers.
+        timeout: time after which no new trial starts, such as ``"2h"``.
         storage: an Optuna storage URL; None: a file in `out`.
-        name: of the study.
+        name: the name of the study.
         space: what to vary, see :meth:`Dimension.parse`.
-        tell: called with a line for every trial.
+        notify: called with a line for every trial.
     Returns: the best config.
     """
     # One worker, one device; for more devices there are more workers.
@@ -129,34 +131,35 @@ def search(
     dimensions = [Dimension.parse(text) for text in space]
     for dimension in dimensions:
         for value in dimension.choices or (dimension.low, dimension.high):
-            _with(config, {dimension.name: value})  # or say what is wrong before the first trial
+            _with(config, {dimension.name: value})  # fails now, and not in some later trial
     names = [dimension.name for dimension in dimensions]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"space: {twice!r} is there twice.")
+        raise InputError(f"space: {twice!r} is given twice; give it once.")
     if trials < 1:
         raise InputError(f"trials: expected a positive whole number, found {trials!r}.")
     until = float("inf") if timeout is None else time.monotonic() + seconds(timeout, "timeout")
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     with _readable(storage, folder):
-        study = _join(_open(storage, folder), name, config.training.seed)
-        _check_question(study, config, sorted(space))
+        study = _join(_open_storage(storage, folder), name, config.training.seed)
+        _check_settings(study, config, sorted(space))
         for complete in study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False):
-            float(complete.values[0])  # or the best is looked for in vain, after the next trial
-    loaded = None if any(d.name.startswith("task.") for d in dimensions) else config.load_task()
+            float(complete.values[0])  # fails now, and not after the next trial
+    varied_task = any(dimension.name.startswith("task.") for dimension in dimensions)
+    task = None if varied_task else config.load_task()
     failures = 0
     while _count(study) < trials and time.monotonic() < until:
         trial = study.ask()
         try:
             trial.set_user_attr("worker", _worker())
-            own = _with(config, {d.name: d.suggest(trial) for d in dimensions})
-            value = _train(own, loaded, trial)
+            suggested = _with(config, {d.name: d.suggest(trial) for d in dimensions})
+            value = _run_trial(suggested, task, trial)
             study.tell(trial, value)
             outcome = f"{value:.4g}"
         except (optuna.TrialPruned, DivergenceError) as stop:
             study.tell(trial, state=TrialState.PRUNED)
             outcome = "diverged" if isinstance(stop, DivergenceError) else "pruned"
-        except InputError as error:  # this combination of settings cannot be
+        except InputError as error:  # this combination of settings is impossible
             study.tell(trial, state=TrialState.FAIL)
             outcome, failures = str(error), failures + 1
             if failures >= MOST_FAILURES:
@@ -169,7 +172,7 @@ def search(
         if _completed(study):
             _write_best(config, study, folder)
             line += f" (best {study.best_value:.4g}, trial {study.best_trial.number + 1})"
-        tell(line)
+        notify(line)
     if not _completed(study):
         raise InputError(
             "search: no trial was finished; give it more time or trials, or a space in which "
@@ -178,27 +181,27 @@ def search(
     return _write_best(config, study, folder)
 
 
-def _train(config: Config, loaded: Task | None, trial: optuna.Trial) -> float:
-    """One trial: the lowest validation error."""
-    task = config.load_task() if loaded is None else loaded
+def _run_trial(config: Config, task: Task | None, trial: optuna.Trial) -> float:
+    """Train once, on `task` or else on that of the config. Returns: the lowest validation error."""
+    task = config.load_task() if task is None else task
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
     settings = _validating(config.training, len(task.train))
-    return fit(model, task, settings, callbacks=[_Pruning(trial)], display=False).best
+    return fit(model, task, settings, callbacks=[_pruning(trial)], display=False).best
 
 
-def _check_question(study: optuna.Study, config: Config, space: list[str]) -> None:
-    """Refuse to join a study that asks something else."""
-    asked = {"config": config.to_yaml().splitlines(), "space": space}
-    known = study.user_attrs.get("question")
-    if known is None:
-        study.set_user_attr("question", asked)
-    elif known != asked:
-        lines = [a for a in known["config"] + known["space"] if a not in asked["config"] + space]
+def _check_settings(study: optuna.Study, config: Config, space: list[str]) -> None:
+    """Refuse to join a study with other settings."""
+    ours = {"config": config.to_yaml().splitlines(), "space": space}
+    theirs = study.user_attrs.get("question")
+    if theirs is None:
+        study.set_user_attr("question", ours)
+    elif theirs != ours:
+        lines = [a for a in theirs["config"] + theirs["space"] if a not in ours["config"] + space]
         raise InputError(
             f"study: {study.study_name!r} was begun with other settings "
             f"({', '.join(line.strip() for line in lines[:3]) or 'fewer'}); choose another folder "
-            "or name, or give the same."
+            "or name, or give the same settings."
         )
 
 
@@ -209,29 +212,30 @@ def _completed(study: optuna.Study) -> bool:
 def _write_best(config: Config, study: optuna.Study, folder: Path) -> Config:
     best = _with(config, study.best_params)
     best = dataclasses.replace(best, training=dataclasses.replace(best.training, devices=None))
-    write_atomically(folder / BEST, lambda path: path.write_text(best.to_yaml()))
+    write_atomically(folder / BEST_FILE, lambda path: path.write_text(best.to_yaml()))
     return best
 
 
-class _Pruning(pl.Callback):
-    """Reports every validation, and ends the trial if it falls behind."""
+def _pruning(trial: optuna.Trial) -> Callback:
+    """A Lightning callback that reports every validation, and prunes the trial if it is behind."""
+    from lightning.pytorch import Callback
 
-    def __init__(self, trial: optuna.Trial) -> None:
-        self.trial = trial
-        self.tenth = 0
+    class Pruning(Callback):
+        reported = 0  # tenths of the budget, so that trials of other batch sizes or speeds compare
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        # By tenths of the budget, so that trials with other batch sizes or speeds compare.
-        tenth = int(10 * pl_module.used + 1e-9)
-        if tenth > self.tenth:
-            self.tenth = tenth
-            self.trial.report(pl_module.validation["position_mse"], tenth)
-            if tenth < 10 and self.trial.should_prune():
-                raise optuna.TrialPruned
+        def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+            tenth = int(10 * pl_module.used + 1e-9)
+            if tenth > self.reported:
+                self.reported = tenth
+                trial.report(pl_module.validation["position_mse"], tenth)
+                if tenth < 10 and trial.should_prune():
+                    raise optuna.TrialPruned
+
+    return Pruning()
 
 
 def _validating(settings: TrainingSettings, windows: int) -> TrainingSettings:
-    """About ten validations in a trial, or there is nothing to prune by."""
+    """The settings with about ten validations in a trial, by which it can be pruned."""
     if settings.validate_every is not None:
         return settings
     epoch = -(-windows // settings.batch_size)
@@ -246,26 +250,24 @@ def _with(config: Config, values: dict[str, Any]) -> Config:
         "task": dict(config.task),
         "training": dataclasses.asdict(config.training),
     }
-    kinds = settings_of(config.preset, config.task)
-    for name, value in values.items():
+    schemas = {
+        "model.": model_schema(config.preset),
+        "task.": task_schema(config.task),
+        "": TrainingSettings,
+    }
+    options = [f"{s}{f.name}" for s, schema in schemas.items() for f in dataclasses.fields(schema)]
+    for option, value in values.items():
+        if (name := option.replace("-", "_")) not in options:
+            raise InputError(f"space: {no_such('setting', option, options)}")
         section, _, key = name.rpartition(".")
-        section = section or "training"
-        known = [f.name for f in dataclasses.fields(kinds[section])] if section in kinds else []
-        if key.replace("-", "_") not in known:
-            options = [
-                f.name if part == "training" else f"{part}.{f.name}"
-                for part, kind in kinds.items()
-                for f in dataclasses.fields(kind)
-            ]
-            raise InputError(f"space: {no_such('setting', name, options)}")
-        sections[section][key.replace("-", "_")] = value
+        sections[section or "training"][key] = value
     return Config.from_dict({"preset": config.preset, **sections}, "space", trust=config.trusted)
 
 
 # --- the study ------------------------------------------------------------------------------------
 
 
-def _open(storage: str | None, folder: Path) -> BaseStorage:
+def _open_storage(storage: str | None, folder: Path) -> BaseStorage:
     if storage is None:
         path = folder / JOURNAL
         check_no_link(path)
@@ -275,13 +277,13 @@ def _open(storage: str | None, folder: Path) -> BaseStorage:
     try:
         if storage.startswith("redis"):
             return JournalStorage(JournalRedisBackend(storage))
-        return _data_base(storage)
+        return _database(storage)
     except ImportError as error:
         raise InputError(
             f"storage: {storage.split(':')[0]} needs a package that is not installed ({error}); "
             "for PostgreSQL: pip install 'spacetime-en[postgres]'."
         ) from None
-    except Exception as error:  # whatever the data base and its driver come up with
+    except Exception as error:  # whatever the database and its driver raise
         raise InputError(
             f"storage: {storage} cannot be opened ({_first_line(error)}); check the address, put a "
             "copy of a damaged file in its place, or begin another study elsewhere."
@@ -290,20 +292,20 @@ def _open(storage: str | None, folder: Path) -> BaseStorage:
 
 @contextmanager
 def _readable(storage: str | None, folder: Path) -> Iterator[None]:
-    """Say in a sentence that Optuna can make no sense of a study."""
+    """Turn any error of Optuna's about a study into one sentence."""
     try:
         yield
     except (InputError, MemoryError, OSError):
         raise
-    except Exception as error:  # whatever it stumbles over
+    except Exception as error:  # whatever a damaged study makes it raise
         where = f"storage: {storage}" if storage else str(folder / JOURNAL)
         raise _unreadable(where, _first_line(error)) from None
 
 
 def _check_journal(path: Path) -> None:
-    """Refuse a journal with a line that is no entry.
+    """Refuse a journal with a damaged line.
 
-    Optuna overlooks one at the end, and writes the next entry behind it, where nobody can read it.
+    Optuna ignores one at the end and appends the next entry to it, which is then lost.
     """
     lock = JournalFileSymlinkLock(str(path))
     lock.acquire()  # or another worker may be in the middle of its line
@@ -318,15 +320,15 @@ def _check_journal(path: Path) -> None:
                 whole = isinstance(entry, dict) and line.endswith(b"\n")
                 if not whole or (number == 1 and entry.get("op_code") != CREATE_STUDY):
                     raise _unreadable(str(path), f"line {number} is damaged or cut off")
-        if number == 0 and (path.parent / BEST).exists():
-            raise _unreadable(str(path), f"it is empty, though there is a {BEST}")
+        if number == 0 and (path.parent / BEST_FILE).exists():
+            raise _unreadable(str(path), f"it is empty, though there is a {BEST_FILE}")
     finally:
         lock.release()
 
 
 def _unreadable(where: str, why: str) -> InputError:
     return InputError(
-        f"{where}: the study cannot be read ({why}); put a copy of it in its place, mend it, or "
+        f"{where}: the study cannot be read ({why}); restore it from a copy, repair it, or "
         "begin another elsewhere."
     )
 
@@ -336,7 +338,7 @@ def _first_line(error: Exception) -> str:
     return reason(Exception(text.splitlines()[0])) if text else type(error).__name__
 
 
-def _data_base(url: str, tries: int = 5) -> RDBStorage:
+def _database(url: str, tries: int = 5) -> RDBStorage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         for left in reversed(range(tries)):
@@ -354,20 +356,22 @@ def _data_base(url: str, tries: int = 5) -> RDBStorage:
 
 
 def _join(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
-    """Make the study, or join it; the one who makes it draws by the seed alone."""
+    """Create the study, or join it; only the worker that creates it samples by the seed alone."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(storage=storage, study_name=name)
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=storage, study_name=name)
-        seed = derive_seed(seed, os.getpid(), time.time_ns())  # or all would suggest the same
+        seed = derive_seed(
+            seed, os.getpid(), time.time_ns()
+        )  # or all workers would suggest the same
     study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_min_trials=4)
     return study
 
 
 def _count(study: optuna.Study) -> int:
-    """Trials that are finished or under way; those of dead workers of this machine are ended."""
+    """The number of trials finished or running; those of this machine's dead workers are failed."""
     count = 0
     if isinstance(study._storage, RDBStorage):
         with warnings.catch_warnings():
@@ -386,9 +390,9 @@ def _worker() -> str:
 
 
 def _is_dead(worker: str) -> bool:
-    """Whether a worker was of this machine and is no more; of other machines nothing is known."""
+    """Whether a worker ran on this machine and has ended; other machines cannot be asked."""
     host, _, pid = worker.rpartition(":")
-    return host == socket.gethostname() and pid.isdigit() and not lives(int(pid))
+    return host == socket.gethostname() and pid.isdigit() and not process_exists(int(pid))
 
 
 def _brief(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Batches for training: whole tensors cut from windows, in an order that a seed fixes."""
+"""Batches of windows for training and validation, in an order that depends on a seed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Batch:
     """This process's part of a batch.
 
     Args:
-        graph, target: the windows.
-        rows: their numbers in the data set, (b,).
-        weight: what to multiply the sum over the part with, so that the mean over all processes is
-            the mean over the whole batch, whatever the sizes of the parts.
+        graph, target: the windows and their targets.
+        rows: indices of the windows in the data set, (b,).
+        weight: factor of a sum over this part that makes the mean over all processes the mean over
+            the whole batch, whatever the sizes of the parts.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Batch:
         self.graph, self.target, self.rows, self.weight = graph, target, rows, weight
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Batch:
-        """The same on another device, in another precision."""
+        """Move to a device and a precision."""
         if (self.graph.x.device, self.graph.x.dtype) == (device, dtype):
             return self
         graph, target = self.graph.to(device, dtype), self.target.to(device, dtype)
@@ -36,19 +36,19 @@ class Batch:
 
 
 class Batches:
-    """Batches `start` to `stop` of endless passes over the windows.
+    """Batches `start` to `stop` of an endless sequence of epochs.
 
-    Batch k does not depend on those before it: the order of each pass comes from the seed and the
-    number of the pass. So training goes on at any step as if it had never stopped. Each process
-    reads its own rows of every batch only.
+    Batch k does not depend on those before it: the order of an epoch depends on the seed and its
+    number alone. So training can continue at any step as if it had never stopped. Each process
+    reads only its own rows of a batch.
 
     Args:
         windows: the data.
-        size: windows in a batch, those of all processes together; the last of a pass may be
+        size: windows per batch, summed over all processes; the last batch of an epoch may be
             smaller.
-        seed: of the order; None: as they stand.
-        start, stop: which batches; stop None: to the end of the first pass.
-        rank, world: the number of this process, and how many there are.
+        seed: seed of the order; None: in the order of the data.
+        start, stop: range of batches; stop None: to the end of the first epoch.
+        rank, world: the number of this process, and the number of processes.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Batches:
         world: int = 1,
     ) -> None:
         self.windows, self.size, self.seed = windows, size, seed
-        self.per_pass = -(-len(windows) // size)
-        self.start, self.stop = start, self.per_pass if stop is None else stop
+        self.per_epoch = -(-len(windows) // size)
+        self.start, self.stop = start, self.per_epoch if stop is None else stop
         self.rank, self.world = rank, world
 
     def __len__(self) -> int:
@@ -73,10 +73,10 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         order, epoch = torch.empty(0, dtype=torch.long), -1
         for step in range(self.start, self.stop):
-            if step // self.per_pass != epoch:
-                epoch = step // self.per_pass
+            if step // self.per_epoch != epoch:
+                epoch = step // self.per_epoch
                 order = self._order(epoch)
-            first = step % self.per_pass * self.size
+            first = step % self.per_epoch * self.size
             yield self._batch(order[first : first + self.size])
 
     def _order(self, epoch: int) -> Tensor:
@@ -94,5 +94,5 @@ class Batches:
 
 
 def derive_seed(*numbers: int) -> int:
-    """One seed from several numbers; other numbers give an unrelated seed."""
+    """One seed from several numbers; different numbers give unrelated seeds."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)

@@ -1,4 +1,4 @@
-"""What a user sees while a model is trained."""
+"""The progress of a training, as the user sees it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Display(pl.Callback):
     """A live line on a terminal; elsewhere one line for every validation, on standard error.
 
     Args:
-        task: whose straight-line error is shown beside the model's.
+        task: the task; the error of the straight-line forecast on it is shown beside the model's.
     """
 
     def __init__(self, task: Task) -> None:

@@ -1,4 +1,4 @@
-"""The one training module of every model: loss, optimiser step, validation."""
+"""The Lightning module that trains every model: loss, optimiser step, validation."""
 
 from __future__ import annotations
 
@@ -6,103 +6,38 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import lightning.pytorch as pl
-import msgspec
 import torch
 from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Count, NotNegative
 from spacetime_en.data.task import Task
 from spacetime_en.metrics import errors
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.models.trivial import LastFrame
 from spacetime_en.training.batches import Batch, Batches, derive_seed
 from spacetime_en.training.settings import Budget, TrainingSettings
+from spacetime_en.training.state import DivergenceError, TrainingProgress, TrainingState
 
-DIVERGED = 1e4  # times the first loss
-
-
-class DivergenceError(InputError):
-    """The training diverged: what happened, where, and which setting to change.
-
-    Args:
-        message: for the user.
-        rows: the training windows of the batch.
-    """
-
-    def __init__(self, message: str, rows: list[int]) -> None:
-        super().__init__(message)
-        self.rows = rows
-
-
-@dataclass
-class Progress:
-    """How far a training has come.
-
-    Args:
-        step: steps of the optimiser done.
-        time: seconds spent, by the clock of the settings.
-        best: lowest mean position MSE on the validation windows so far.
-        best_step: when that was.
-        best_is_final: whether it was made as forecasts will be in the end (see
-            ``Forecaster.set_progress``).
-        first_loss: the yardstick of divergence.
-        skipped: steps that blew up and were left out.
-        skipped_in_a_row: those of them since the last good one.
-    """
-
-    step: Count = 0
-    time: NotNegative = 0.0
-    best: Annotated[float, msgspec.Meta(ge=0.0)] = float("inf")
-    best_step: Count = 0
-    best_is_final: bool = True
-    first_loss: float | None = None
-    skipped: Count = 0
-    skipped_in_a_row: Count = 0
-
-
-@dataclass
-class State:
-    """All that a training needs to go on: a few numbers and named tensors.
-
-    The random state is not in it, because there is none to keep: the numbers drawn in a step come
-    from the seed, the step and the process alone.
-
-    Args:
-        progress: how far it has come.
-        weights: of the model in training.
-        averaged: their exponential average, if there is one.
-        optimiser: its moments, as ``"3/exp_avg"`` for the fourth parameter.
-    """
-
-    progress: Progress = field(default_factory=Progress)
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    averaged: dict[str, Tensor] = field(default_factory=dict)
-    optimiser: dict[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def model(self) -> dict[str, Tensor]:
-        """The weights to forecast with."""
-        return self.averaged or self.weights
+DIVERGED = 1e4  # a loss this many times the reference loss counts as divergence
 
 
 class ForecastModule(pl.LightningModule):
     """Trains any model on any task.
 
-    What Lightning calls an epoch is here the stretch of steps from one validation to the next.
+    What Lightning calls an epoch is here the steps from one validation to the next.
 
     Args:
-        model: what to train.
-        task: what on.
-        settings: how.
-        state: where to go on; None: from the start.
-        loggers: Lightning's; the module writes to them itself, by the step of the whole training.
+        model: the model to train.
+        task: the training and validation windows.
+        settings: how to train.
+        state: where to continue; None: at the start.
+        loggers: Lightning loggers; the module writes to them itself, because Lightning would count
+            steps from the start of this sitting.
     """
 
     def __init__(
@@ -110,7 +45,7 @@ class ForecastModule(pl.LightningModule):
         model: Forecaster,
         task: Task,
         settings: TrainingSettings,
-        state: State | None = None,
+        state: TrainingState | None = None,
         loggers: Sequence[Logger] = (),
     ) -> None:
         super().__init__()
@@ -124,54 +59,54 @@ class ForecastModule(pl.LightningModule):
             self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(settings.ema))
             self.averaged.requires_grad_(False)
         self.batches_per_epoch = -(-len(task.train) // settings.batch_size)
-        self.budget = Budget.of(settings, self.batches_per_epoch)
+        self.budget = Budget.from_settings(settings, self.batches_per_epoch)
         self.validate_every = settings.validate_every or self.batches_per_epoch
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         self.last_loss = float("nan")
         self.validation: dict[str, float] = {}
-        self._blown_up = False  # this step, which is then left out
-        self._final = True  # whether forecasts are made as they will be in the end
-        self.improved = False  # whether the last validation was the best
-        self.asked_to_stop = False  # this process, by a signal
-        self.all_asked_to_stop = False  # any of the processes, as all know
-        self.sinks: list[Logger] = list(loggers)
+        self._step_diverged = False  # then the step is skipped
+        self._is_final = True  # whether the model forecasts as it will at the end of training
+        self.improved = False  # whether the last validation was the best so far
+        self.stop_requested = False  # by a signal to this process
+        self.any_stop_requested = False  # by a signal to any process; the same in all of them
+        self.active_loggers: list[Logger] = list(loggers)
         self._sums = torch.zeros(3, dtype=torch.float64)
         self._optimiser_state: dict[str, Tensor] = {}
         self._now = time.process_time if settings.clock == "cpu" else time.monotonic
-        self._clock = self._now()
+        self._start = self._now()
         if state is not None:
             self._restore(state)
 
     # --- the loss -------------------------------------------------------------------------------
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        # The mean over the whole batch, once the processes' gradients are averaged.
+        # The mean over the whole batch, once the gradients of all processes are averaged.
         loss = self.model.losses(batch.graph, batch.target, self.settings.alpha)
         loss = loss.sum() * batch.weight
-        # Numbers that all processes have in common: they stop together, if they must.
-        asked = loss.new_tensor(float(self.asked_to_stop))
-        common = self.trainer.strategy.reduce(torch.stack([loss.detach(), asked]), reduce_op="mean")
-        self.last_loss, any_asked = common.tolist()
-        self.all_asked_to_stop = any_asked > 0
+        # Reduced over all processes, so that they stop together.
+        stop = loss.new_tensor(float(self.stop_requested))
+        reduced = self.trainer.strategy.reduce(torch.stack([loss.detach(), stop]), reduce_op="mean")
+        self.last_loss, stopping = reduced.tolist()
+        self.any_stop_requested = stopping > 0
         if self.progress.first_loss is None:
-            self.progress.first_loss = self._yardstick(batch)
+            self.progress.first_loss = self._reference_loss(batch)
         limit = DIVERGED * (self.progress.first_loss or math.inf)
-        self._blown_up = not (math.isfinite(self.last_loss) and self.last_loss <= limit)
-        if self._blown_up and self.progress.skipped_in_a_row >= self.settings.skip:
+        self._step_diverged = not (math.isfinite(self.last_loss) and self.last_loss <= limit)
+        if self._step_diverged and self.progress.skipped_in_a_row >= self.settings.skip:
             raise self._diverged(f"the loss is {self.last_loss:.3g}")
         return loss
 
-    def _yardstick(self, batch: Batch) -> float | None:
-        """What "last frame" loses on the first batch, which the model itself may blow up on.
+    def _reference_loss(self, batch: Batch) -> float | None:
+        """The loss of the last-frame forecast on the first batch; the model's own may diverge.
 
-        None for a loss of the model's own, whose size means nothing to us, and if nothing moves.
+        None if the model defines its own loss, whose scale is unknown.
         """
         if type(self.model).losses is not Forecaster.losses:
             return None
         mask, alpha = batch.graph.node_mask, self.settings.alpha
-        still = self.model.distance(LastFrame()(batch.graph), batch.target, mask, alpha)
-        common = self.trainer.strategy.reduce(still.sum() * batch.weight, reduce_op="mean")
-        return float(common) or abs(self.last_loss)
+        losses = self.model.distance(LastFrame()(batch.graph), batch.target, mask, alpha)
+        loss = self.trainer.strategy.reduce(losses.sum() * batch.weight, reduce_op="mean")
+        return float(loss) or abs(self.last_loss)  # (0 if nothing moves)
 
     # --- the optimiser --------------------------------------------------------------------------
 
@@ -191,19 +126,19 @@ class ForecastModule(pl.LightningModule):
         return optimiser
 
     def on_train_start(self) -> None:
-        self._clock = self._now() - self.progress.time
+        self._start = self._now() - self.progress.time
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         self._batch = batch
-        # Dropout draws from here: the same numbers whether or not the run was ever interrupted.
+        # For dropout: the same numbers whether or not the run was ever interrupted.
         _seed(derive_seed(self.settings.seed, self.progress.step, self.global_rank), self.device)
-        self._final = self.model.set_progress(self.used)
+        self._is_final = self.model.set_progress(self.used)
         if self.averaged is not None:
             self.averaged.module.set_progress(self.used)  # type: ignore[operator]
         optimiser = self.optimizers()
         assert isinstance(optimiser, torch.optim.Optimizer)
         for group in optimiser.param_groups:
-            group["lr"] = self.settings.lr * self.budget.factor(self.used)
+            group["lr"] = self.settings.lr * self.budget.lr_factor(self.used)
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
@@ -214,8 +149,8 @@ class ForecastModule(pl.LightningModule):
         bad_gradient = not scaled and not norm.isfinite()
         if bad_gradient and self.progress.skipped_in_a_row >= self.settings.skip:
             raise self._diverged("a gradient is NaN or infinite")
-        self._blown_up = self._blown_up or bad_gradient
-        if self._blown_up:  # the optimiser passes over what has no gradient
+        self._step_diverged = self._step_diverged or bad_gradient
+        if self._step_diverged:  # without gradients the optimiser does nothing
             for parameter in parameters:
                 parameter.grad = None
 
@@ -223,25 +158,25 @@ class ForecastModule(pl.LightningModule):
         if self.averaged is not None:
             self.averaged.update_parameters(self.model)
         self.progress.step += 1
-        self.progress.skipped += self._blown_up
+        self.progress.skipped += self._step_diverged
         in_a_row = self.progress.skipped_in_a_row
-        self.progress.skipped_in_a_row = in_a_row + 1 if self._blown_up else 0
-        self._tick()
+        self.progress.skipped_in_a_row = in_a_row + 1 if self._step_diverged else 0
+        self._update_time()
         if self.progress.step % 10 == 0:
             self._log(
-                {"loss": self.last_loss, "lr": self.settings.lr * self.budget.factor(self.used)}
+                {"loss": self.last_loss, "lr": self.settings.lr * self.budget.lr_factor(self.used)}
             )
         if self.used >= 1:
             self.trainer.should_stop = True
 
     @property
     def used(self) -> float:
-        """The share of the budget that is used."""
+        """The fraction of the budget used."""
         return self.budget.used(self.progress.step, self.progress.time)
 
-    def _tick(self) -> None:
-        """All processes go by the first one's clock, or their learning rates would part."""
-        now = self._now() - self._clock
+    def _update_time(self) -> None:
+        """Take the time of the first process in all of them: the learning rate depends on it."""
+        now = self._now() - self._start
         self.progress.time = self.trainer.strategy.broadcast(now) if self.budget.time else now
 
     def _diverged(self, what: str) -> DivergenceError:
@@ -258,15 +193,15 @@ class ForecastModule(pl.LightningModule):
     # --- validation -----------------------------------------------------------------------------
 
     @property
-    def validated(self) -> nn.Module:
-        """The model whose forecasts count."""
+    def forecasting_model(self) -> nn.Module:
+        """The model to validate and to forecast with: that of averaged weights, if there is one."""
         return self.model if self.averaged is None else self.averaged.module
 
     def on_validation_epoch_start(self) -> None:
         self._sums.zero_()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        x, v = errors(self.validated(batch.graph), batch.target, batch.graph.node_mask)
+        x, v = errors(self.forecasting_model(batch.graph), batch.target, batch.graph.node_mask)
         if batch.weight:
             count = torch.tensor(float(len(x)))
             self._sums += torch.stack([x.sum().cpu(), v.sum().cpu(), count]).double()
@@ -276,33 +211,33 @@ class ForecastModule(pl.LightningModule):
         if self.trainer.world_size > 1:
             total = self.trainer.strategy.reduce(total.to(self.device), reduce_op="sum")
         position, velocity, count = total.tolist()
-        self._tick()
+        self._update_time()
         self.validation = {"position_mse": position / count, "velocity_mse": velocity / count}
         if not math.isfinite(position + velocity):
             if not self.settings.skip or (self.used >= 1 and math.isinf(self.progress.best)):
-                raise self._diverged("then forecasts for validation windows are NaN or infinite")
+                raise self._diverged("forecasts for validation windows became NaN or infinite")
             self.validation = dict.fromkeys(self.validation, math.inf)
-        # (What is not made as in the end yet never beats what is.)
+        # (A provisional model never replaces one that forecasts as at the end of training.)
         error, best = self.validation["position_mse"], self.progress.best
         provisional = math.isinf(best) or not self.progress.best_is_final
-        self.improved = math.isfinite(error) and (not self._final, error) < (provisional, best)
+        self.improved = math.isfinite(error) and (not self._is_final, error) < (provisional, best)
         if self.improved:
-            self.progress.best_is_final = self._final
+            self.progress.best_is_final = self._is_final
             self.progress.best = self.validation["position_mse"]
             self.progress.best_step = self.progress.step
         self._log({f"val_{name}": value for name, value in self.validation.items()}, flush=True)
 
     def _log(self, values: dict[str, float], flush: bool = False) -> None:
-        """To all loggers. One that fails, on a full disk say, does not take the training along."""
+        """Write to all loggers; one that fails, as on a full disk, is dropped with a warning."""
         if not self.trainer.is_global_zero:
             return
-        for logger in list(self.sinks):
+        for logger in list(self.active_loggers):
             try:
                 logger.log_metrics(values, step=self.progress.step)
                 if flush:
                     logger.save()
             except OSError as error:
-                self.sinks.remove(logger)
+                self.active_loggers.remove(logger)
                 print(
                     f"warning: {type(logger).__name__} cannot write ({error}); training goes on "
                     "without it.",
@@ -312,7 +247,7 @@ class ForecastModule(pl.LightningModule):
     # --- data -----------------------------------------------------------------------------------
 
     def train_dataloader(self) -> Batches:
-        """The steps up to the next validation."""
+        """The batches up to the next validation."""
         start = self.progress.step
         stop = (start // self.validate_every + 1) * self.validate_every
         stop = stop if self.budget.steps is None else min(stop, self.budget.steps)
@@ -341,22 +276,22 @@ class ForecastModule(pl.LightningModule):
 
     # --- state ----------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """All that is needed to go on from here; the tensors are copies on the CPU."""
+    def state(self) -> TrainingState:
+        """All that is needed to continue from here; the tensors are copies on the CPU."""
         averaged = {} if self.averaged is None else _copied(self.averaged.module.state_dict())
         moments: dict[str, Tensor] = {}
         if self._trainer is not None and self.trainer.optimizers:
             for index, tensors in self.trainer.optimizers[0].state_dict()["state"].items():
                 moments |= {f"{index}/{key}": tensor for key, tensor in tensors.items()}
-        return State(
-            Progress(**vars(self.progress)),
+        return TrainingState(
+            TrainingProgress(**vars(self.progress)),
             _copied(self.model.state_dict()),
             averaged,
             _copied(moments),
         )
 
-    def _restore(self, state: State) -> None:
-        self.progress = Progress(**vars(state.progress))
+    def _restore(self, state: TrainingState) -> None:
+        self.progress = TrainingProgress(**vars(state.progress))
         dtype = next(w.dtype for w in state.weights.values() if w.is_floating_point())
         self.to(dtype)  # the training may have been in double precision
         self.model.load_state_dict(state.weights)
@@ -367,7 +302,7 @@ class ForecastModule(pl.LightningModule):
 
 
 def _seed(number: int, device: torch.device) -> None:
-    """``torch.manual_seed`` for the devices in use; it formats stack traces for all others."""
+    """``torch.manual_seed`` for the device in use; for all devices it takes milliseconds."""
     torch.default_generator.manual_seed(number)
     if device.type in ("cuda", "mps"):
         getattr(torch, device.type).manual_seed(number)

@@ -24,34 +24,34 @@ DEFAULT_EPOCHS = 100  # if no budget is given
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a model is trained. Of several budgets, the one used up first ends the training.
+    """How a model is trained. Training ends when the first of the given budgets is used up.
 
     Args:
         lr: learning rate.
-        batch_size: windows in a step, those of all processes together.
+        batch_size: windows per step, summed over all processes.
         optimiser: adam, or adamw (decoupled weight decay).
-        weight_decay: of the optimiser.
-        alpha: weight of the velocities in the loss, Eq. 13.
-        clip: longest gradient; longer ones are shortened to it. None: never.
-        skip: how many steps in a row may blow up (a loss that is not finite or far above the
-            first, a gradient that is not finite) and are left out, before training counts as
-            diverged.
-        warmup: share of the budget over which the learning rate rises from 0.
-        schedule: of the learning rate after warm-up: constant, or cosine (down to 0 at the end).
-        ema: decay of an exponential average of the weights, such as 0.999, which is then what is
-            validated and kept. None: no average.
+        weight_decay: weight decay of the optimiser.
+        alpha: weight of the velocity error in the loss (Eq. 13 of the paper).
+        clip: largest norm of the gradient; longer gradients are scaled down to it. None: no limit.
+        skip: number of diverging steps in a row (a loss that is not finite or 10,000 times that of
+            the last-frame forecast, a gradient that is not finite) that are skipped before
+            training stops as diverged.
+        warmup: fraction of the budget over which the learning rate rises linearly from 0.
+        schedule: learning-rate schedule after the warm-up: constant, or cosine (down to 0).
+        ema: decay per step of an exponential moving average of the weights, such as 0.999; the
+            average is then validated and saved. None: no average.
         epochs: budget in passes over the training windows (100 if no budget is given).
-        steps: budget in steps of the optimiser.
-        max_time: budget in time, validation included, such as 90s, 10m, 1h30m.
-        clock: of max_time: wall, or cpu, the processor time of this process (of all its threads),
-            which is fair among trainings that share a machine.
-        validate_every: steps between validations; None: one epoch.
-        save_every: seconds between checkpoints; there is one after every validation as well.
-        seed: of the weights, the order of the windows and dropout.
+        steps: budget in optimiser steps.
+        max_time: budget in time, including validation, such as 90s, 10m or 1h30m.
+        clock: how max_time is measured: wall, or cpu (processor time of this process and its
+            threads; a fair measure where trainings share a machine).
+        validate_every: optimiser steps between validations; None: one epoch.
+        save_every: seconds between checkpoints; every validation writes one, too.
+        seed: seed of the initial weights, the order of the windows and dropout.
         precision: 32-true, 64-true, 16-mixed or bf16-mixed.
-        accelerator: cpu, gpu, mps, or auto.
-        devices: processes on each machine, one a device; None: all GPUs, or what torchrun says.
-        num_nodes: machines.
+        accelerator: device type: cpu, gpu (cuda or mps), or auto.
+        devices: processes per machine, one for each device; None: all GPUs, or as torchrun says.
+        num_nodes: number of machines.
     """
 
     lr: Scale = 1e-3
@@ -84,7 +84,7 @@ class TrainingSettings:
             seconds(self.max_time)
 
 
-# The paper's; what is not named is a default.
+# The paper's settings; the defaults for all others.
 _SET = {"lr": 4.45e-5, "batch_size": 100}
 PAPER: dict[str, dict[str, Any]] = {
     "set": _SET,
@@ -103,9 +103,9 @@ _FLOW = {
     "ema": 0.99,
     "schedule": "cosine",
     "warmup": 0.03,
-    "skip": 5,  # single batches still blow up while the law is young
+    "skip": 5,  # single batches diverge early in training
 }
-# Of all presets that have settings of their own: the paper's, and ours for models of ours.
+# Presets with other settings than the defaults: the paper's, and ours for models of our own.
 PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
     "set-flow": _FLOW,
     "set-flow-ensemble": _FLOW | {"lr": 3e-3, "batch_size": 64},
@@ -119,7 +119,7 @@ def seconds(text: str, name: str = "max_time") -> float:
 
     Args:
         text: the time.
-        name: of the setting, which begins the sentence if it is none.
+        name: the name of the setting, for the error message.
     """
     parts = re.fullmatch(
         r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?",
@@ -143,11 +143,11 @@ def seconds(text: str, name: str = "max_time") -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train, and the learning rate that goes with how much of it is used.
+    """How long to train, and the learning rate as a function of the fraction used.
 
     Args:
-        steps: of the optimiser, or None.
-        time: seconds of the clock that was asked for, or None.
+        steps: number of optimiser steps; None: no limit.
+        time: seconds by the clock of the settings; None: no limit.
         warmup, schedule: see :class:`TrainingSettings`.
     """
 
@@ -157,27 +157,27 @@ class Budget:
     schedule: Schedule
 
     @classmethod
-    def of(cls, settings: TrainingSettings, batches: int) -> Budget:
-        """The budget of a training whose epochs have so many batches."""
+    def from_settings(cls, settings: TrainingSettings, batches_per_epoch: int) -> Budget:
+        """The budget that the settings ask for."""
         epochs = settings.epochs
         if (epochs, settings.steps, settings.max_time) == (None, None, None):
             epochs = DEFAULT_EPOCHS
-        counts = [settings.steps, None if epochs is None else epochs * batches]
+        counts = [settings.steps, None if epochs is None else epochs * batches_per_epoch]
         steps = min((count for count in counts if count is not None), default=None)
         time = None if settings.max_time is None else seconds(settings.max_time)
         return cls(steps, time, settings.warmup, settings.schedule)
 
     def used(self, step: int, time: float) -> float:
-        """The share that is used after so many steps and seconds; from 1 on it is over."""
-        shares = [0.0]
+        """The fraction used after so many steps and seconds; training ends when it reaches 1."""
+        fractions = [0.0]
         if self.steps is not None:
-            shares.append(step / self.steps)
+            fractions.append(step / self.steps)
         if self.time is not None:
-            shares.append(time / self.time)
-        return max(shares)
+            fractions.append(time / self.time)
+        return max(fractions)
 
-    def factor(self, used: float) -> float:
-        """What the learning rate is multiplied with."""
+    def lr_factor(self, used: float) -> float:
+        """The factor of the learning rate at a fraction used of the budget."""
         if used < self.warmup:
             return used / self.warmup
         if self.schedule == "constant":

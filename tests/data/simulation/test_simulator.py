@@ -264,7 +264,7 @@ def test_without_save_the_last_step_is_kept():
     ("arguments", "message"),
     [
         (dict(system="planets"), "system: there is no 'planets'; expected one of charged, gravity"),
-        (dict(num=0), "num: expected a whole number from 1 on, found 0"),
+        (dict(num=0), "num: expected a positive whole number, found 0"),
         (dict(dims=4), "dims: expected 2 or 3, found 4"),
         (dict(scheme="euler"), "scheme: there is no 'euler'; expected one of kick-drift"),
         (dict(save=[10, 5]), "save: expected increasing"),
@@ -313,7 +313,7 @@ def test_torch_keeps_its_number_of_threads():
         ({"nodes": 10**9}, r"nodes: 1,000,000,000 nodes and 11 frames need .* EB of memory"),
         ({"num": 10**15}, r"num: 1,000,000,000,000,000 trajectories .* need .* EB of memory"),
         ({"num": 10**15, "out": "set"}, r"num: .* take .* EB, and .*set has room for"),
-        ({"num": 10**30}, "num: expected a whole number"),
+        ({"num": 10**30}, "num: expected a positive whole number"),
         ({"steps": 10**18}, "steps: expected 0 to 9,007,199,254,740,992"),
         ({"steps": 10**13}, "steps: every 100th of .* say which, with save"),
         ({"save": (0, 10**30)}, "save: expected steps from 0 to"),

@@ -100,7 +100,7 @@ def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path, memo
     for child, parent in enumerate(PARENTS[1:], start=1):
         pairs[:, child, parent] = pairs[:, parent, child] = 1
     data = Trajectories.from_arrays(x, attributes={"bone": pairs})
-    task = Task.from_trajectories(data, length=4, stride=1, horizon=1)
+    task = Task.from_trajectories(data, length=4, stride=1, target_steps=1)
     torch.manual_seed(0)
     model = build_model("body", like=task.train[:1][0], hidden=16, mirrored=False, memory=memory)
     progress = fit(model, task, lr=1e-2, steps=150, alpha=0.0, display=False)
@@ -116,8 +116,8 @@ def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path, memo
     ("settings", "sentence"),
     [
         ({"nodes": 3, "frames": 1}, "frames: a body needs at least two"),
-        ({"nodes": 3, "dropout": 1.5}, "dropout: expected a share"),
-        ({"nodes": 3, "memory": -0.1}, "memory: expected a share"),
+        ({"nodes": 3, "dropout": 1.5}, "dropout: expected a number from 0"),
+        ({"nodes": 3, "memory": -0.1}, "memory: expected a number from 0"),
     ],
 )
 def test_what_is_no_body_is_refused(settings, sentence):

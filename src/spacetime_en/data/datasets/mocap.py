@@ -29,7 +29,7 @@ from spacetime_en.data.windows import Windows
 
 Motion = Literal["walk", "run", "basketball"]
 Protocol = Literal["ten-frames", "one-frame"]
-# Frames in, the steps between them, and how far the target is behind the last of them. "One
+# Length, stride and target_steps of the windows, see Windows. "One
 # frame" is one with its velocity, which is the difference to the next: two frames are seen.
 PROTOCOLS: dict[Protocol, tuple[int, int, int]] = {
     "ten-frames": (10, 5, 5),
@@ -86,12 +86,12 @@ def benchmark_windows(
     """The windows of the benchmark: training, validation, test."""
     if protocol not in PROTOCOLS:
         raise no_such("protocol", protocol, PROTOCOLS)
-    length, stride, horizon = PROTOCOLS[protocol]
+    length, stride, target_steps = PROTOCOLS[protocol]
     made = []
     for split in ("train", "val", "test"):
         own = splits(motion)[split]
         pairs = [(int(run), start) for run, starts in own.items() for start in starts]
-        ends = (length - 1) * stride + horizon
+        ends = (length - 1) * stride + target_steps
         lengths = trajectories.lengths
         lengths = (
             np.full(len(trajectories), len(trajectories.times)) if lengths is None else lengths
@@ -104,7 +104,7 @@ def benchmark_windows(
             )
         runs = np.array(sorted({run for run, _ in pairs}))
         made.append(
-            Windows(trajectories, length, stride, horizon, runs=runs, starts=np.array(pairs))
+            Windows(trajectories, length, stride, target_steps, runs=runs, starts=np.array(pairs))
         )
     return made[0], made[1], made[2]
 

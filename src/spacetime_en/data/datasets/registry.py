@@ -46,8 +46,9 @@ class Simulated:
         system: charged, gravity or springs.
         nodes: number of nodes N.
         length: number of frames L.
-        stride: steps between frames.
-        horizon: steps from the last frame to the target.
+        stride: frame intervals from one frame to the next.
+        target_steps: frame intervals from the last frame to the target.
+        frame_interval: steps of the simulation in a frame interval.
         counts: trajectories for training, validation and test.
         noise: variance of noise on all that is observed.
         noise_seed: of the noise.
@@ -58,8 +59,9 @@ class Simulated:
     system: Literal["charged", "gravity", "springs"]
     nodes: Million = 5
     length: Million = 10
-    stride: Positive = 10
-    horizon: Positive = 10_000
+    stride: Positive = 1
+    target_steps: Positive = 1_000
+    frame_interval: Positive = 10
     counts: tuple[Positive, Positive, Positive] = (16_000, 2_000, 2_000)
     noise: NotNegative = 0.0
     noise_seed: Count = 0
@@ -72,10 +74,10 @@ class _EGNNBenchmark:
     """Frame 30 to frame 40 (45, 50) of EGNN's data.
 
     Args:
-        horizon: 1,000, 1,500 or 2,000 steps.
+        target_steps: 10, 15 or 20 frames; a frame of this benchmark is 100 simulation steps.
     """
 
-    horizon: Positive = 1_000
+    target_steps: Positive = 10
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -121,20 +123,20 @@ class _SolarSystem:
     Args:
         length: number of frames L.
         stride: days between frames.
-        horizon: days from the last frame to the target.
+        target_steps: days from the last frame to the target.
     """
 
     length: Million = 10
     stride: Positive = 10
-    horizon: Positive = 30
+    target_steps: Positive = 30
 
 
 Recipe = Simulated | _EGNNBenchmark | _Motion | _SolarSystem
 TASKS: dict[str, Recipe] = {
     "charged": Simulated("charged"),
     "charged-noisy": Simulated("charged", noise=0.5),
-    "gravity": Simulated("gravity", horizon=1_000),
-    "springs": Simulated("springs", horizon=1_000),
+    "gravity": Simulated("gravity", target_steps=100),
+    "springs": Simulated("springs", target_steps=100),
     "egnn-nbody": _EGNNBenchmark(),
     "solar-system": _SolarSystem(),
     "mocap-walk": _Walk(),
@@ -164,7 +166,7 @@ def load_task(
         targets: with noisy observations, against what to measure; ``"zero"`` makes a task for the
             audit of published figures, and everything made from it says so.
         cache: folder for the data; None: :func:`cache_folder`.
-        settings: replace the task's own: ``nodes``, ``horizon``, ``counts``, ``seed``, ...
+        settings: replace the task's own: ``nodes``, ``target_steps``, ``counts``, ``seed``, ...
     """
     if name not in TASKS:
         raise no_such("task", name, TASKS)
@@ -183,18 +185,21 @@ def load_task(
     if isinstance(recipe, _EGNNBenchmark):
         return _egnn_task(name, recipe, folder)
     if isinstance(recipe, _SolarSystem):
-        every = math.gcd(recipe.stride, recipe.horizon)
-        return Task.from_trajectories(solar_system(every=every), name=name, **vars(recipe))
+        every = math.gcd(recipe.stride, recipe.target_steps)
+        return Task.from_trajectories(
+            solar_system(every=every), name=name, frame_interval=1, **vars(recipe)
+        )
     if isinstance(recipe, _Motion):
         data = load_motions(find_motions([folder / "cmu_mocap"]), recipe.motion)
         return Task(name, *benchmark_windows(data, recipe.motion, recipe.protocol))
-    last = (recipe.length - 1) * recipe.stride
-    save = [*range(0, last + 1, recipe.stride), last + recipe.horizon]
+    stride, ahead = (n * recipe.frame_interval for n in (recipe.stride, recipe.target_steps))
+    last = (recipe.length - 1) * stride
+    save = [*range(0, last + 1, stride), last + ahead]
     key = (
-        f"{recipe.system}-N{recipe.nodes}-L{recipe.length}x{recipe.stride}-H{recipe.horizon}"
+        f"{recipe.system}-N{recipe.nodes}-L{recipe.length}x{stride}-H{ahead}"
         f"-{sum(recipe.counts)}-seed{recipe.seed}-{recipe.scheme}"
     )
-    steps = sum(recipe.counts) * (last + recipe.horizon) * recipe.nodes**2
+    steps = sum(recipe.counts) * (last + ahead) * recipe.nodes**2
     if steps > MOST_WORK and not (folder / key).exists():
         raise InputError(
             f"task {name!r}: its trajectories are {steps:.1e} steps of pairs of nodes, days of "
@@ -218,7 +223,8 @@ def load_task(
         Trajectories.open(folder / key, verify=True),
         length=recipe.length,
         stride=recipe.stride,
-        horizon=recipe.horizon,
+        target_steps=recipe.target_steps,
+        frame_interval=recipe.frame_interval,
         counts=recipe.counts,
         name=name,
         noise=recipe.noise,
@@ -260,7 +266,11 @@ def _egnn_task(name: str, recipe: _EGNNBenchmark, cache: Path) -> Task:
                 egnn_nbody.replay(progress=progress).save(folder)
     data = Trajectories.open(folder, verify=True)
     frame_30 = egnn_nbody.FRAMES[0]
-    span = (frame_30, frame_30 + recipe.horizon)  # the one window from frame 30 to its target
+    interval = 100
+    span = (frame_30, frame_30 + interval * recipe.target_steps)  # one window, from frame 30
     runs = np.split(np.arange(len(data)), np.cumsum(recipe.counts))[:3]
-    train, val, test = (Windows(data, 1, 1, recipe.horizon, steps=span, runs=part) for part in runs)
+    train, val, test = (
+        Windows(data, 1, 1, recipe.target_steps, frame_interval=interval, steps=span, runs=part)
+        for part in runs
+    )
     return Task(name, train, val, test)

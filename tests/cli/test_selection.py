@@ -1,0 +1,48 @@
+"""The preset and the task are found among the arguments before these are parsed."""
+
+import pytest
+
+from spacetime_en import InputError
+from spacetime_en.cli.selection import Selection, task_in, value_of
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        ("--task charged", "charged"),
+        ("--task=charged --lr 1", "charged"),
+        ("set --task gravity --out x --task charged", "charged"),
+        ("--task None", None),
+        ("--task", None),
+        ("--task --out x", None),
+        ("--task.noise 0.1", None),
+    ],
+)
+def test_the_value_of_an_option(arguments, value):
+    assert value_of("--task", arguments.split()) == value
+
+
+def test_a_task_or_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert task_in([]) == {}
+    assert task_in(["--task", "charged"]) == {"name": "charged"}
+    assert task_in(["--data", "x"]) == {"data": str(tmp_path.resolve() / "x")}
+    with pytest.raises(InputError, match="either a task or data"):
+        task_in(["--task", "charged", "--data", "x"])
+
+
+def test_a_file_is_checked_as_far_as_the_preset_and_the_task_are_known(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("model: {hidden: 4}\ntask: {name: charged, noise: 1e-3}\n")
+    config = ["--config", str(path)]
+    assert Selection.from_arguments(config).preset is None
+    selection = Selection.from_arguments(["egnn", *config])
+    assert (selection.preset, selection.model) == ("egnn", {"hidden": 4})
+    assert selection.task_settings == {"noise": 1e-3}
+    other = Selection.from_arguments(["egnn", *config, "--task", "gravity"])
+    assert (other.task, other.task_settings) == ({"name": "gravity"}, {})
+    with pytest.raises(InputError, match=r"c.yaml: setting: there is no 'model.hidden'"):
+        Selection.from_arguments(["linear", *config])
+    path.write_text("preset: egnn\n")
+    with pytest.raises(InputError, match="is for the preset 'egnn', not for 'set'"):
+        Selection.from_arguments(["set", *config])

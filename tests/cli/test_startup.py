@@ -1,0 +1,72 @@
+"""What the command line imports before it has something to do."""
+
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from spacetime_en.cli import COMMANDS, main
+
+SLOW = ("torch", "lightning", "matplotlib", "numba", "optuna", "scipy.signal", "tyro")
+
+
+def imported(program):
+    """Which of the slow packages a program has imported when it ends."""
+    program += f"\nprint([name for name in {SLOW} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(eval(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["data", "--help"], ["--version"]])
+def test_an_overview_imports_nothing_slow(arguments):
+    program = f"import sys\nsys.argv = ['spacetime', *{arguments}]\n"
+    assert imported(program + "from spacetime_en.cli import main\nmain()") == set()
+
+
+def test_commands_import_only_what_all_of_them_need():
+    program = "import sys, spacetime_en.cli.commands\nassert 'torch' not in sys.modules\n"
+    program += "import spacetime_en.cli.runs, spacetime_en.cli.training, spacetime_en.runs.training"
+    assert imported(program) <= {"torch", "tyro", "numba"}
+
+
+def test_a_graph_needs_little_more_than_torch():
+    assert imported("import sys, spacetime_en as st\nst.SpacetimeGraph") == {"torch"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_overview_says_what_the_commands_say_of_themselves(name):
+    place, summary = COMMANDS[name]
+    module, _, attribute = place.partition(".")
+    command = getattr(import_module(f"spacetime_en.cli.{module}"), attribute)
+    assert inspect.getdoc(command).splitlines()[0] == summary
+
+
+def test_the_overview_lists_all_commands(monkeypatch, capsys):
+    for arguments in ([], ["--help"], ["-h"]):
+        monkeypatch.setattr(sys, "argv", ["spacetime", *arguments])
+        main()
+        said = capsys.readouterr().out
+        assert all(f"  {name} " in said for name in COMMANDS)
+        assert max(map(len, said.splitlines())) <= 80
+    monkeypatch.setattr(sys, "argv", ["spacetime", "data"])
+    main()
+    said = capsys.readouterr().out
+    assert "data info" in said
+    assert "train" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "error: command: there is no 'trian'; did you mean 'train'?"),
+        (["data", "inf"], "error: command: there is no 'data inf'; did you mean 'data info'?"),
+    ],
+)
+def test_an_unknown_command_gets_the_nearest(monkeypatch, arguments, message):
+    monkeypatch.setattr(sys, "argv", ["spacetime", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert str(stop.value) == message
