@@ -47,7 +47,7 @@ def build(name: str) -> Flow:
     model = Flow(**settings)
     model.curriculum = Curriculum(**curriculum)
     if name == FORCE_OF_R:
-        force = PlainForce(numbers=1, hidden=model.settings["hidden"])
+        force = PlainForce(features=1, hidden=model.settings["hidden"])
         force.load_state_dict(model.force.state_dict())
         model.force = force
     return model

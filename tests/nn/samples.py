@@ -16,7 +16,7 @@ class Law(PairForce):
     """Coulomb's, in place of a learned one."""
 
     def __init__(self):
-        super().__init__(numbers=1, hidden=4)
+        super().__init__(features=1, hidden=4)
 
     def strength(self, r, s):
         return s / r.square()

@@ -1,6 +1,6 @@
-"""Models: what they are made of, what they have in common, and their names.
+"""Models: their base class, their parts and the registry of their names.
 
-``forecaster`` is the base class of all of them, ``presets`` the list, ``models`` one file each;
-``layers`` and ``physics`` are their parts. Imports graphs, geometry and metrics; knows nothing of
-data sets and training.
+``forecaster`` holds the base class and ``presets`` the registry; ``models`` has one file for each
+model, made of ``layers`` and ``physics``. This package imports graphs, geometry and metrics, and
+knows nothing of data sets and training.
 """

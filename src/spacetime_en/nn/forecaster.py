@@ -1,4 +1,4 @@
-"""What every model is: a map from SpacetimeGraph to Forecast that knows its own symmetries."""
+"""The base class of all models: maps from SpacetimeGraph to Forecast that know their symmetries."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Forecaster(Pretrained, nn.Module):
     """Base class of all models; subclass it to give your own the same signature.
 
     A subclass implements :meth:`forecast` and :attr:`symmetries`. The arguments of its
-    constructor are held against their types, and recorded in ``config``, so that it can be saved
-    and loaded; ``settings`` holds those of its base classes as well. ``trained_on`` says what it
-    has seen, once it is trained.
+    constructor are checked against their annotations and recorded in ``config``, so that it can
+    be saved and loaded; ``settings`` holds those of its base classes as well. ``trained_on``
+    describes the data of its training, once there was one.
     """
 
-    reads_horizon: ClassVar[bool] = False  # and may so be asked for any
+    reads_horizon: ClassVar[bool] = False  # whether one model serves any horizon
     config: Mapping[str, Any] = MappingProxyType({})
     settings: Mapping[str, Any] = MappingProxyType({})
     trained_on: DataFacts | None = None
@@ -47,8 +47,8 @@ class Forecaster(Pretrained, nn.Module):
             raise TypeError(f"{cls.__name__}.__init__: name all arguments, they are its config.")
         if taken := {"model", "format"} & set(signature.parameters):
             raise TypeError(
-                f"{cls.__name__}.__init__: {min(taken)} is a word of model files; call the "
-                "argument something else."
+                f"{cls.__name__}.__init__: {min(taken)} has a meaning in model files; give the "
+                "argument another name."
             )
 
         @functools.wraps(init)
@@ -56,11 +56,11 @@ class Forecaster(Pretrained, nn.Module):
             bound = signature.bind(self, *args, **kw)
             bound.apply_defaults()
             bound.arguments.update(arguments(bound.arguments, _hints(init)))
-            _, *own = bound.arguments.items()
+            _, *given = bound.arguments.items()
             if "config" not in vars(self):  # the outermost class: its arguments fix its bases'
-                object.__setattr__(self, "config", dict(own))
-            # What a base class reads of itself are its own arguments, not a subclass's.
-            object.__setattr__(self, "settings", vars(self).get("settings", {}) | dict(own))
+                object.__setattr__(self, "config", dict(given))
+            # A base class reads the arguments that it was called with, not its subclass's.
+            object.__setattr__(self, "settings", vars(self).get("settings", {}) | dict(given))
             init(*bound.args, **bound.kwargs)
 
         cls.__init__ = recording_init  # type: ignore[method-assign]
@@ -80,27 +80,29 @@ class Forecaster(Pretrained, nn.Module):
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
     def calibrate(self, train: Example, val: Example) -> None:
-        """Measure on windows what a model wants to know and does not learn by gradients.
+        """Measure on data what is not learned by gradient descent, such as scales and means.
 
-        Called once, before training. Most models want nothing.
+        Called once, before training. Most models measure nothing.
 
         Args:
-            train, val: graphs and their targets, some thousand at most: to measure on, and to
-                choose by.
+            train, val: graphs and their targets, some thousands at most: to measure on, and to
+                choose hyperparameters by.
         """
 
     def set_progress(self, fraction: float) -> bool:
-        """Told before every step of a training which share of its budget is used, and 1 after it.
+        """Set how far training has got, for models that are trained in stages; most are not.
 
-        For models that are trained in stages. Most are not.
+        Called before every training step, and with 1 after the last.
 
-        Returns: whether forecasts are made as they will be in the end; until then, validation
-            errors do not compete with later ones.
+        Args:
+            fraction: of the training budget that is used.
+        Returns: whether forecasts are already made as after training; until then, validation
+            errors are not comparable with later ones.
         """
         return True
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
-        """What training makes small: Eq. 13 of each graph, (B,), unless a model knows better.
+        """The training loss of each graph, (B,): Eq. 13, unless a model overrides it.
 
         Args:
             alpha: weight of the velocities.
@@ -117,7 +119,7 @@ class Forecaster(Pretrained, nn.Module):
         return total
 
     def units(self, graph: SpacetimeGraph) -> Units:
-        """The units and the origin in which this model sees `graph`."""
+        """The units and the origin in which the model works on `graph`."""
         length, time = self.settings["length_scale"], self.settings["time_scale"]
         return Units.of(graph, length, time, centred=self.symmetries.translation)
 
@@ -131,7 +133,7 @@ class Forecaster(Pretrained, nn.Module):
         return self.forecast(graph)
 
     def check(self, graph: SpacetimeGraph) -> None:
-        """Refuse what is no graph, or one of another precision or device than the model."""
+        """Refuse anything but a graph of the model's precision and device."""
         if not isinstance(graph, SpacetimeGraph):
             raise InputError(
                 f"graph: expected a SpacetimeGraph, found {type(graph).__name__}; build one with "
@@ -150,7 +152,7 @@ class Forecaster(Pretrained, nn.Module):
 
 @functools.cache
 def _hints(init: Any) -> dict[str, Any]:
-    """The types of a constructor's arguments; none, if one of them is a name that nobody knows."""
+    """The types of a constructor's arguments; none if an annotation cannot be resolved."""
     try:
         return get_type_hints(init, include_extras=True)
     except (NameError, TypeError):
@@ -158,13 +160,13 @@ def _hints(init: Any) -> dict[str, Any]:
 
 
 class ClosedForm(Forecaster):
-    """A model whose best weights are computed, and not trained."""
+    """A model whose weights are solved for in closed form instead of trained."""
 
     def solve(self, train: Examples, val: Examples) -> float:
         """Set the weights.
 
         Args:
-            train, val: graphs and their targets, in batches: to fit, and to choose penalties by.
+            train, val: batches of graphs and their targets: to fit, and to choose penalties by.
         Returns: the mean squared position error on `val`.
         """
         raise NotImplementedError(f"{type(self).__name__}: implement `solve`.")

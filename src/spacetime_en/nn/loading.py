@@ -1,4 +1,4 @@
-"""Models from a config and weights: whatever a file claims, no more is built than it holds."""
+"""Building models from a config and weights: no larger than the file, whatever its config says."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
 
 M = TypeVar("M", bound="Forecaster")
-BESIDE = 10_000_000  # numbers that a model may hold beside its weights, such as tables of waves
-LAYERS = 2_000  # layers and tensors that any model may have
-PER_TENSOR = 20  # and so many more for every tensor of its file
+EXTRA_NUMBERS = 10_000_000  # that a model may hold beside its weights, such as tables of waves
+MAX_LAYERS = 2_000  # layers and tensors of any model,
+LAYERS_PER_TENSOR = 20  # and so many more for every tensor of its file
 
 
 def build(make: Callable[[], M], where: str, held: Mapping[str, Held] | None = None) -> M:
     """Call a constructor, and stop it if the model becomes too large.
 
-    It is tried without memory first, on torch's "meta" device, because a constructor may fill a
-    tensor before anybody sees how large it is.
+    It runs on torch's "meta" device first, which takes no memory, because a constructor may fill
+    a tensor before its size can be checked.
 
     Args:
         make: calls the constructor.
         where: begins the sentence if it is stopped.
-        held: the tensors of the file from which the model shall have its weights, which is as
-            large as the model may be; None: as large as fits into this machine's memory.
+        held: the tensors of the file that holds the weights, which bound the size of the model;
+            None: the bound is this machine's memory.
     """
-    layers, numbers = 50 * LAYERS, _memory() // 16  # (four bytes, two moments and a gradient)
+    layers, numbers = 50 * MAX_LAYERS, _memory() // 16  # (four bytes; moments and a gradient)
     if held is not None:
-        layers = LAYERS + PER_TENSOR * len(held)
-        numbers = BESIDE + 4 * sum(math.prod(tensor.shape) for tensor in held.values())
+        layers = MAX_LAYERS + LAYERS_PER_TENSOR * len(held)
+        numbers = EXTRA_NUMBERS + 4 * sum(math.prod(tensor.shape) for tensor in held.values())
     try:
         with _at_most(layers, numbers):
             try:
@@ -54,19 +54,19 @@ def build(make: Callable[[], M], where: str, held: Mapping[str, Held] | None = N
                     make()
             except InputError:
                 raise
-            except Exception:  # (a constructor may look at numbers, which are not there)
+            except Exception:  # (a constructor may read values, which meta tensors lack)
                 pass
         with _at_most(layers, numbers):
             return make()
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except (RuntimeError, MemoryError, OverflowError) as error:  # (torch's own: too large)
-        raise InputError(f"{where}: its model cannot be built ({_in_short(error)}).") from None
+        raise InputError(f"{where}: its model cannot be built ({_first_line(error)}).") from None
     except Exception as error:
-        if held is None:  # a mistake in a user's own class, of which he wants to see all
+        if held is None:  # a mistake in a user's own class: show all of it
             raise
         raise InputError(
-            f"{where}: its config does not fit its class ({_in_short(error)})."
+            f"{where}: its config does not fit its class ({_first_line(error)})."
         ) from None
 
 
@@ -76,7 +76,7 @@ def load(make: Callable[[], M], path: Path, part: str = "") -> M:
     Args:
         make: calls the constructor.
         path: a safetensors file.
-        part: what the names of its weights begin with there.
+        part: the prefix of the names of its weights there.
     Returns: the model in eval mode, each weight in the precision that it was saved in.
     """
     tensors = read_header(path).tensors
@@ -93,16 +93,16 @@ def check_fits(wanted: Mapping[str, Tensor], held: Mapping[str, Held], path: Pat
     """Refuse a file that holds other tensors than a model has, or tensors of another kind."""
     for name, tensor in wanted.items():
         if name not in held or held[name].shape != tensor.shape:
-            have = f"shape {held[name].shape}" if name in held else "nothing"
+            shape = f"shape {held[name].shape}" if name in held else "nothing"
             raise InputError(
                 f"{path}: holds the weights of another model: for {name!r} expected shape "
-                f"{tuple(tensor.shape)}, found {have:.100}."
+                f"{tuple(tensor.shape)}, found {shape:.100}."
             )
-        found = held[name].dtype
-        alike = found is not None and found.is_floating_point and tensor.is_floating_point()
-        if not alike and found != tensor.dtype:
-            have = "numbers of a kind that is not read" if found is None else str(found)
-            raise InputError(f"{path}: {name!r} is {have}, expected {tensor.dtype}.")
+        dtype = held[name].dtype
+        both_real = dtype is not None and dtype.is_floating_point and tensor.is_floating_point()
+        if not both_real and dtype != tensor.dtype:
+            kind = "numbers of a kind that is not read" if dtype is None else str(dtype)
+            raise InputError(f"{path}: {name!r} is {kind}, expected {tensor.dtype}.")
     if extra := sorted(set(held) - set(wanted)):
         raise InputError(
             f"{path}: holds the weights of another model: {extra[0]!r:.100} has no place."
@@ -119,17 +119,17 @@ def check_finite(tensors: Mapping[str, Tensor], path: Path | str) -> None:
             )
 
 
-def _in_short(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return shortened((str(error).strip() or type(error).__name__).split("\n")[0], 200)[1:-1]
 
 
 @contextmanager
 def _at_most(layers: int, numbers: int) -> Iterator[None]:
-    """In the block, this thread builds no model of more layers and tensors, or of more numbers."""
-    here, left = threading.get_ident(), [layers, numbers]
+    """Within the block, stop models of this thread that have more layers or more numbers."""
+    thread, left = threading.get_ident(), [layers, numbers]
 
     def count(module: Any, name: str, value: Any) -> None:
-        if threading.get_ident() == here:
+        if threading.get_ident() == thread:
             left[0] -= 1
             left[1] -= value.numel() if isinstance(value, Tensor) else 0
         if left[0] < 0:

@@ -1,4 +1,4 @@
-"""Models by name: the rows of the paper's tables, and ours."""
+"""The registry of models: the rows of the paper's tables, and ours."""
 
 import inspect
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola
 
 
 class Preset(NamedTuple):
-    """A model class and what differs from its defaults."""
+    """A model class and the settings that differ from its defaults."""
 
     model: type[Forecaster]
     settings: dict[str, Any]
@@ -70,21 +70,20 @@ def build_model(
     Args:
         preset: a key of ``PRESETS``, or the import path of a class of your own.
         nodes: N, needed only by models tied to it, ignored by the others.
-        like: a graph to take d, e, n, L and N from, the tree of its bones, and whether it has an
-            ``up``, so far as the model depends on them.
-        settings: arguments of the model's class that replace the preset's.
+        like: a graph to take d, e, n, L and N from, and the tree of its bones and whether it has
+            an ``up``, as far as the model depends on them.
+        settings: arguments of the model's class, in place of the preset's.
     """
     model, defaults = find_preset(preset)
     parameters = arguments_of(model)
-    known = set(parameters)
-    if unknown := set(settings) - known:
-        accepted = ", ".join(sorted(known)) or "none"
+    if unknown := set(settings) - set(parameters):
+        accepted = ", ".join(sorted(parameters)) or "none"
         raise InputError(
             f"{min(unknown)}: not a setting of preset {preset!r}, whose settings are: {accepted}."
         )
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     if like is not None:
-        found = {
+        sizes = {
             "features": like.feature_width,
             "edge_features": like.edge_width,
             "dims": like.x.shape[-1],
@@ -93,12 +92,12 @@ def build_model(
             "node_features": 0 if like.features is None else like.feature_width,
             "up": like.up is not None,
         }
-        if "parents" in known and like.edge_attr is not None and like.neighbours is None:
-            found["parents"] = parents_of(like.edge_attr[0, 0, ..., 0])
+        if "parents" in parameters and like.edge_attr is not None and like.neighbours is None:
+            sizes["parents"] = parents_of(like.edge_attr[0, 0, ..., 0])
     if nodes is not None:
-        found["nodes"] = nodes
-    found = {name: size for name, size in found.items() if name in known}
-    arguments = found | defaults | settings
+        sizes["nodes"] = nodes
+    sizes = {name: size for name, size in sizes.items() if name in parameters}
+    arguments = sizes | defaults | settings
     required = "nodes" in parameters and parameters["nodes"].default is inspect.Parameter.empty
     adjacency = arguments.get("adjacency")
     needs_nodes = required or (isinstance(adjacency, str) and adjacency in TIED_TO_NODES)
@@ -125,7 +124,7 @@ def find_preset(name: str, *, trust: bool = True) -> Preset:
         return PRESETS[name]
     if "." not in name and ":" not in name:
         raise no_such("preset", name, PRESETS)
-    found = named_object(name, trust=trust)
-    if not (isinstance(found, type) and issubclass(found, Forecaster)):
+    model = named_object(name, trust=trust)
+    if not (isinstance(model, type) and issubclass(model, Forecaster)):
         raise InputError(f"{name}: expected a subclass of spacetime_en.Forecaster.")
-    return Preset(found, {})
+    return Preset(model, {})

@@ -1,8 +1,8 @@
 """Saving and loading models: safetensors weights beside a readable config, and no pickle.
 
 A model is a folder with ``config.json`` and ``model.safetensors``, the layout of huggingface_hub,
-or the ``model.safetensors`` file alone, which carries the config in its header as well, and there
-what the model was trained on.
+or the file ``model.safetensors`` alone, whose header holds the config, too, and a record of the
+data that the model was trained on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 FORMAT = 1  # of the config
-SHIPPED = "pretrained:"  # what the names of models that come with the package begin with
+SHIPPED = "pretrained:"  # prefix of the names of the models that come with the package
 SHELF = Path(__file__).parents[1] / "weights"
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.safetensors)")
 
@@ -48,8 +48,9 @@ class Pretrained:
         model = cast("Forecaster", self)
         target = Path(argument("save_directory", save_directory, str | os.PathLike))
         check_finite(model.state_dict(), "model")
-        known = {"format": FORMAT, "model": type(self).__name__, **model.config}
-        config = json.dumps(known, indent=2)
+        config = json.dumps(
+            {"format": FORMAT, "model": type(self).__name__, **model.config}, indent=2
+        )
         tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
         metadata = {"format": "pt", "config": config}
         if model.trained_on is not None:
@@ -73,12 +74,12 @@ class Pretrained:
         cache_dir: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> Self:
-        """Load a model: a folder, a ``.safetensors`` file, ``pretrained:NAME``, a Hub name.
+        """Load a model from a folder, a ``.safetensors`` file, this package or the Hub.
 
-        What comes with the package is called ``pretrained:egnn-nbody``, ``pretrained:charged`` and
-        so on; names on the Hub are ``owner/name``.
+        Models of this package are called ``pretrained:egnn-nbody``, ``pretrained:charged`` and so
+        on; those on the Hub, ``owner/name``.
 
-        Called on ``Forecaster``, it loads a model of any class; called on a class, only of that.
+        Called on ``Forecaster``, it loads a model of any class; called on a subclass, only of that.
 
         Args:
             pretrained_model_name_or_path: what to load.
@@ -94,13 +95,13 @@ class Pretrained:
         hub_options = {"revision": revision, "token": token, "cache_dir": cache_dir}
         config, weights = _find(source, hub_options)
         name = config.pop("model", None)
-        known = {model.__name__: model for model in (cls, *_subclasses(cls))}
-        if name not in known:
+        classes = {model.__name__: model for model in (cls, *_subclasses(cls))}
+        if name not in classes:
             raise InputError(
                 f"{weights}: holds a model of class {name!r}, expected "
-                f"{' or '.join(sorted(known)) if len(known) < 4 else 'one that is imported'}."
+                f"{' or '.join(sorted(classes)) if len(classes) < 4 else 'one that is imported'}."
             )
-        model = load(lambda: cast("Forecaster", known[name](**(config | settings))), weights)
+        model = load(lambda: cast("Forecaster", classes[name](**(config | settings))), weights)
         model.trained_on = _trained_on(weights)
         return cast("Self", model)
 
@@ -119,14 +120,15 @@ class Pretrained:
 
 
 def shipped(source: str | os.PathLike[str]) -> Path:
-    """The folder of what is called ``pretrained:NAME``; any other path as it is."""
+    """The folder of the model ``pretrained:NAME``; any other path as it is."""
     name = str(source)
     if not name.startswith(SHIPPED):
         return Path(source)
-    known = sorted(path.name for path in SHELF.iterdir() if path.is_dir())
-    if name.removeprefix(SHIPPED) not in known:
-        raise no_such("pretrained model", name.removeprefix(SHIPPED), known)
-    return SHELF / name.removeprefix(SHIPPED)
+    name = name.removeprefix(SHIPPED)
+    names = sorted(path.name for path in SHELF.iterdir() if path.is_dir())
+    if name not in names:
+        raise no_such("pretrained model", name, names)
+    return SHELF / name
 
 
 def _subclasses(cls: type[Any]) -> list[type[Any]]:
@@ -145,7 +147,7 @@ def _find(
             path = Path(
                 hub.snapshot_download(source, allow_patterns=[CONFIG, WEIGHTS], **hub_options)
             )
-        except Exception as error:  # whatever the network and the Hub come up with
+        except Exception as error:  # of any kind: the network's or the Hub's
             raise InputError(
                 f"{source}: there is no such folder or file here, and the Hub did not give a model "
                 f"of that name ({type(error).__name__})."
@@ -156,8 +158,8 @@ def _find(
             raise InputError(f"{path}: expected {CONFIG} and {WEIGHTS}, {missing[0]} is missing.")
         weights = path / WEIGHTS
         text = read_text(path / CONFIG)
-        own = read_header(weights).metadata.get("config")
-        if own is not None and _parse(path, text) != _parse(path, own):
+        embedded = read_header(weights).metadata.get("config")
+        if embedded is not None and _parse(path, text) != _parse(path, embedded):
             raise InputError(
                 f"{path}: {CONFIG} is not the config that {WEIGHTS} was saved with: they belong to "
                 f"different models; save again, or load the file {WEIGHTS} alone."
@@ -180,6 +182,6 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _trained_on(path: Path) -> DataFacts | None:
-    """What a model was trained on, if the file says so."""
+    """The data that a model was trained on, if the file says so."""
     text, where = read_header(path).metadata.get("trained_on"), f"{path}: trained_on"
     return None if text is None else typed(parse_json(text, where), DataFacts, where)

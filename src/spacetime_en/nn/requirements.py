@@ -1,4 +1,4 @@
-"""What a model can ask of graphs: each check refuses a graph in one sentence."""
+"""What models require of graphs: each check refuses an unfit graph in one sentence."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def check_no_padding(graph: SpacetimeGraph, why: str) -> None:
             )
 
 
-def check_ahead(graph: SpacetimeGraph) -> None:
-    """Refuse a horizon of 0, where velocities are the way over the time."""
+def check_horizon(graph: SpacetimeGraph) -> None:
+    """Refuse a horizon of 0, where velocities are displacements divided by the horizon."""
     if not torch.compiler.is_compiling() and (graph.horizon == 0).any():
         raise InputError("horizon: this model needs a time ahead, found 0.")
 
 
 def check_no_box(graph: SpacetimeGraph, what: str) -> None:
-    """Refuse a periodic box where it matters in which image a node is stored."""
+    """Refuse a periodic box, for models whose forecast depends on the image a node is stored in."""
     if graph.box is not None:
         raise InputError(f"box: {what}, and a periodic box has no centre; leave the box out.")
 
 
 def check_complete(graph: SpacetimeGraph, what: str) -> None:
-    """Refuse neighbour lists where only a complete graph makes sense."""
+    """Refuse neighbour lists, for models of complete graphs."""
     if graph.neighbours is not None:
         raise InputError(f"neighbours: {what} needs a complete graph; leave neighbours out.")
 

@@ -1,4 +1,4 @@
-"""What flows from block to block, and the way in from a graph and out to a forecast."""
+"""The state that blocks transform, and the conversion from graphs and to forecasts."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Units(NamedTuple):
     causal models stay exactly causal.
 
     Args:
-        length, time: what counts as 1.
+        length, time: the length and the time that count as 1.
         origin: (B, 1, 1, n), or None to leave positions where they are.
     """
 
@@ -48,11 +48,11 @@ class Units(NamedTuple):
         """The units for `graph`, their origin at the first frame's centroid if `centred`."""
         if not centred:
             return cls(length, time, None)
-        seen = graph.observed
-        if seen is None:
+        observed = graph.observed
+        if observed is None:
             return cls(length, time, graph.x[:, :1].mean(2, keepdim=True))
-        # Of the first observed frame of each graph, the nodes that exist.
-        first = seen & (seen.any(2).cumsum(1) == 1)[..., None]  # (B, L, N)
+        # The nodes that exist, in the first observed frame of each graph.
+        first = observed & (observed.any(2).cumsum(1) == 1)[..., None]  # (B, L, N)
         x = graph.x.masked_fill(~first.unsqueeze(-1), 0.0)
         count = first.to(x.dtype).sum((1, 2), keepdim=True).unsqueeze(-1)  # (B, 1, 1, 1)
         return cls(length, time, x.sum((1, 2), keepdim=True) / count)
@@ -62,9 +62,9 @@ class Units(NamedTuple):
         x, v, features = graph.unwrapped_x(), graph.v, graph.features
         if self.origin is not None:
             x = x - self.origin
-        seen = graph.observed
-        if seen is not None:
-            missing = ~seen.unsqueeze(-1)
+        observed = graph.observed
+        if observed is not None:
+            missing = ~observed.unsqueeze(-1)
             x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
             features = None if features is None else features.masked_fill(missing, 0.0)
         x, v = x / self.length, v * (self.time / self.length)
@@ -91,7 +91,7 @@ class Units(NamedTuple):
     def denormalize(
         self, graph: SpacetimeGraph, x: Tensor, v: Tensor, spread: Tensor | None = None
     ) -> Forecast:
-        """Positions and velocities (B, N, n) back in the user's units, 0 for padded nodes."""
+        """A forecast in the user's units from x and v (B, N, n) in these; 0 for padded nodes."""
         x, v = x * self.length, v * (self.length / self.time)
         spread = None if spread is None else spread * self.length
         if self.origin is not None:
@@ -102,14 +102,14 @@ class Units(NamedTuple):
             spread = None if spread is None else spread.masked_fill(missing.squeeze(-1), 0.0)
         return Forecast(x, v, spread)
 
-    def seen(self, forecast: Forecast) -> tuple[Tensor, Tensor]:
+    def normalize_forecast(self, forecast: Forecast) -> tuple[Tensor, Tensor]:
         """Positions and velocities of a forecast or a target in these units, (B, N, n)."""
         x = forecast.x if self.origin is None else forecast.x - self.origin[:, 0]
         return x / self.length, forecast.v * (self.time / self.length)
 
 
-def up_of(graph: SpacetimeGraph) -> Tensor:
-    """The direction of a graph that must have one, (B, n)."""
+def require_up(graph: SpacetimeGraph) -> Tensor:
+    """The direction ``up`` of a graph that must have one, (B, n)."""
     if graph.up is None:
         raise InputError(
             "up: this model was built for data with an up direction, the graph has none; give "
@@ -119,27 +119,27 @@ def up_of(graph: SpacetimeGraph) -> Tensor:
 
 
 def with_up(state: State, graph: SpacetimeGraph) -> tuple[State, Tensor]:
-    """What a graph's direction says of its nodes: how high they are, and how fast they rise.
+    """Add the height of every node along ``up``, and its rate of climb, to the features.
 
     Returns: the state with d + 2 features, and the direction as (B, 1, 1, n).
     """
-    up = up_of(graph)[:, None, None]
+    up = require_up(graph)[:, None, None]
     if graph.box is not None:
         raise InputError("box: heights have no meaning in a periodic box; leave up or box out.")
-    rises = [(t * up).sum(-1, keepdim=True) for t in (state.x, state.v)]
-    return state._replace(h=torch.cat([state.h, *rises], dim=-1)), up
+    along = [(t * up).sum(-1, keepdim=True) for t in (state.x, state.v)]
+    return state._replace(h=torch.cat([state.h, *along], dim=-1)), up
 
 
 def mean_over_time(t: Tensor, frame_mask: Tensor | None) -> Tensor:
     """The mean over the observed frames, (B, L, N, c) -> (B, N, c) (Alg. 2)."""
     if frame_mask is None:
         return t.mean(1)
-    seen = frame_mask.to(t.dtype)
-    return torch.einsum("bl,blnc->bnc", seen / seen.sum(1, keepdim=True), t)
+    observed = frame_mask.to(t.dtype)
+    return torch.einsum("bl,blnc->bnc", observed / observed.sum(1, keepdim=True), t)
 
 
 def last_state(graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
-    """Positions and velocities of the last observed frame, each (B, N, n)."""
+    """The graph's own units, and x and v of the last observed frame, (B, N, n) each."""
     units = Units.of(graph, length=1.0, time=1.0, centred=False)
     state = units.normalize(graph)
     graphs = torch.arange(graph.x.shape[0], device=graph.x.device)

@@ -32,7 +32,7 @@ def case(R=6, K=4, width=5, c=3, n=3, seed=0, dtype=torch.float64, grad=True, no
 @pytest.fixture
 def small_chunks(monkeypatch):
     """In the backward pass five edges of width 5 in double precision."""
-    monkeypatch.setattr(messages, "ROOM_ON_CPU", messages.BACKWARD * 5 * 5 * 8)
+    monkeypatch.setattr(messages, "CPU_CHUNK_BYTES", messages.BACKWARD * 5 * 5 * 8)
 
 
 def sums_and_gradients(p, q, edges, weights):
@@ -55,7 +55,7 @@ def test_chunks_sum_what_the_equations_say(R, K, width, n, edges_in_a_chunk, nod
     p, q, edges, weights = case(R, K, width, n=n, seed=seed, nodes=nodes)
     inputs = (p, q, edges.s, edges.x, *weights)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(messages, "ROOM_ON_CPU", messages.BACKWARD * edges_in_a_chunk * width * 8)
+        patch.setattr(messages, "CPU_CHUNK_BYTES", messages.BACKWARD * edges_in_a_chunk * width * 8)
         found = summed_messages(p, q, edges, weights)
         found_d = torch.autograd.grad(sum(t.sin().sum() for t in found), inputs)
     expected = reference_messages(p, q, edges, weights)

@@ -89,7 +89,7 @@ def test_gradients_can_be_written_to(set_threads, rows):
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(egcl, "ROOM_ON_CPU", 2**14)
+    monkeypatch.setattr(egcl, "CPU_CHUNK_BYTES", 2**14)
 
 
 def values_and_gradients(egnn, graph, up=None):

@@ -28,7 +28,7 @@ def test_a_forecast_is_the_mean_of_flows_from_each_start(graph):
     flow.force, flow.curriculum = model.force, Curriculum(softening=(0.3, 0.3))
     forecast = model(graph)
     units, seen = model._statistics(graph)
-    x, v = model.observer(seen, model.numbers[..., : graph.x.shape[1]])
+    x, v = model.observer(seen, model.draws[..., : graph.x.shape[1]])
     ends = []
     for k in range(4):
         start = SpacetimeGraph(
@@ -36,7 +36,7 @@ def test_a_forecast_is_the_mean_of_flows_from_each_start(graph):
             v[:, k, None],
             edge_attr=graph.edge_attr[:, 0],
             node_mask=graph.node_mask,
-            horizon=graph.horizon + seen.before,
+            horizon=graph.horizon + seen.mean_age,
         )
         ends.append(flow(start))
     torch.testing.assert_close(forecast.x, sum(end.x for end in ends) / 4)
@@ -73,7 +73,7 @@ def test_of_a_single_frame_the_spread_is_not_known():
 @pytest.mark.parametrize("L", [2, 5, 300])
 @pytest.mark.parametrize("members", [2, 16])
 def test_random_numbers_have_mean_0_and_mean_square_1_in_every_frame(L, members):
-    numbers = ensemble(members=members).numbers
+    numbers = ensemble(members=members).draws
     torch.testing.assert_close(numbers.mean(2), torch.zeros_like(numbers.mean(2)))
     torch.testing.assert_close(numbers.square().mean(2), torch.ones_like(numbers.mean(2)))
     assert ensemble(members=members, steps=1)(particles(L=L)).spread.isfinite().all()
@@ -109,7 +109,7 @@ def test_members_may_be_changed_and_must_be_some(tmp_path):
     model = build_model("set-flow-ensemble", like=graph).double()
     model.save_pretrained(tmp_path)
     fewer = type(model).from_pretrained(tmp_path, members=2).double()
-    assert fewer.numbers.shape[2] == 2
+    assert fewer.draws.shape[2] == 2
     assert not torch.equal(fewer(graph).x, model(graph).x)
     with pytest.raises(InputError, match="members: expected a positive whole number"):
         build_model("set-flow-ensemble", members=0)

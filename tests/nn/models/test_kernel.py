@@ -62,8 +62,8 @@ def test_windows_fit_the_template_best_as_they_are_turned():
         train = bodies(B=30, up=up)
         model = solved(train, train)
         start = model.start(train)
-        seen = model._seen(start)
-        turn = model._turn(start, seen, model.template)
+        seen = model._descriptors(start)
+        turn = model._alignment(start, seen, model.template)
         torch.testing.assert_close(turn @ turn.mT, torch.eye(3).double().expand_as(turn))
         best = (seen @ turn - model.template).square().sum((1, 2))
         if up:
@@ -83,8 +83,8 @@ def test_forecasts_are_those_of_plain_kernel_regression():
 
     def turned(graph):
         start = model.start(graph)
-        seen = model._seen(start)
-        turn = model._turn(start, seen, model.template)
+        seen = model._descriptors(start)
+        turn = model._alignment(start, seen, model.template)
         line, end = StraightLine()(graph), law(graph)
         residual = end.x - line.x, graph.horizon[:, None, None] * (end.v - line.v)
         return (seen @ turn).flatten(1), [(b @ turn).flatten(1) for b in residual], turn

@@ -25,7 +25,7 @@ KINDS = {
 
 def learned(kind):
     """A law and graphs of one frame."""
-    return liven(PairForce(numbers=1, hidden=8)).double(), particles(L=1, **KINDS[kind])
+    return liven(PairForce(features=1, hidden=8)).double(), particles(L=1, **KINDS[kind])
 
 
 @pytest.mark.parametrize("chunk", [5, CHUNK])

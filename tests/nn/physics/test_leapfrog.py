@@ -9,7 +9,7 @@ import torch
 from spacetime_en import SpacetimeGraph
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.physics.force import Pairs
-from spacetime_en.nn.physics.leapfrog import StepControl, _Bound, leapfrog
+from spacetime_en.nn.physics.leapfrog import StepControl, _BoundedGradient, leapfrog
 from spacetime_en.testing import assert_equivariant
 from tests.helpers import particles, random_neighbours
 from tests.nn.samples import Law, far_apart, flow
@@ -71,7 +71,7 @@ def test_flows_of_large_systems_go_in_chunks_and_stay_equivariant(step_fraction,
 def test_gradients_of_chaotic_systems_are_bounded():
     x = torch.zeros(2, 3, 2, dtype=torch.float64, requires_grad=True)
     v = torch.zeros_like(x, requires_grad=True)
-    same, _ = _Bound.apply(x, v, 0.5)
+    same, _ = _BoundedGradient.apply(x, v, 0.5)
     weight = torch.tensor([1e-3, 1e3], dtype=torch.float64)
     (same.sum((1, 2)) * weight).sum().backward()
     assert x.grad[0].norm().item() == pytest.approx(1e-3 * 6**0.5)  # small ones stay

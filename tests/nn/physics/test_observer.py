@@ -25,7 +25,7 @@ def test_means_and_scatter_are_those_of_a_plain_loop(graph):
         nodes = [i for i in range(N) if graph.node_mask is None or graph.node_mask[b, i]]
         m, t = len(frames), graph.times[b]
         middle = sum(t[k] for k in frames) / m
-        torch.testing.assert_close(found.before[b], t[frames[-1]] - middle)
+        torch.testing.assert_close(found.mean_age[b], t[frames[-1]] - middle)
         centre = torch.zeros(n, dtype=torch.float64)
         for i in nodes:
             x = sum(graph.x[b, k, i] for k in frames) / m
@@ -37,7 +37,7 @@ def test_means_and_scatter_are_those_of_a_plain_loop(graph):
                 off = torch.zeros(n, dtype=torch.float64)
                 if k in frames:
                     off = (graph.x[b, k, i] - x - (t[k] - middle) * v) / (m - 1) ** 0.5
-                torch.testing.assert_close(found.off_x[b, k, i], off)
+                torch.testing.assert_close(found.residual_x[b, k, i], off)
         torch.testing.assert_close(found.centre[b, 0], centre)
 
 
@@ -45,13 +45,13 @@ def test_mixtures_of_scatter_are_as_large_as_the_noise():
     graph, _, _ = noisy(W=200, L=6, noise=0.5)
     numbers = torch.randn(2, 200, 6, generator=torch.Generator().manual_seed(1)).double()
     found = statistics(graph)
-    for off, size in ((found.off_x, found.size_x), (found.off_v, found.size_v)):
+    for off, size in ((found.residual_x, found.noise_x), (found.residual_v, found.noise_v)):
         assert torch.einsum("kl,blnc->bknc", numbers[0], off).var().item() == pytest.approx(
             0.5, 0.1
         )
         assert size.square().mean().item() == pytest.approx(0.5, rel=0.05)
     padded = collate([graph, particles(B=1, N=9, L=6).replace(edge_attr=None)])
-    torch.testing.assert_close(statistics(padded).size_x[:200], found.size_x)
+    torch.testing.assert_close(statistics(padded).noise_x[:200], found.noise_x)
 
 
 def test_a_window_without_noise_leaves_one_state_possible():
@@ -59,8 +59,8 @@ def test_a_window_without_noise_leaves_one_state_possible():
     times = torch.tensor([0.0, 0.5, 2.0])
     graph = SpacetimeGraph(x + v * times[:, None, None], v.expand(3, 3, 5, 3), times=times)
     found = statistics(graph)
-    assert found.off_x.abs().max() < 1e-12
-    assert found.off_v.abs().max() < 1e-12
+    assert found.residual_x.abs().max() < 1e-12
+    assert found.residual_v.abs().max() < 1e-12
 
 
 @pytest.mark.parametrize(("L", "members"), [(10, 64), (5, 64), (4, 32)])

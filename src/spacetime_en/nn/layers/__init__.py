@@ -1,1 +1,1 @@
-"""The layers of the paper: convolution in space, attention over time, a block of both."""
+"""The layers of the paper: graph convolution in space, attention over time, blocks of both."""

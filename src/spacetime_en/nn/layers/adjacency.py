@@ -56,8 +56,8 @@ class FlattenedEdgeAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """(B, L, N, N, c) -> the same, and the weights (B, 1, L, L) or None."""
         tokens = off_diagonal(a)  # (B, L, N(N-1), c)
-        mixed, pi = self.attention(tokens.flatten(2).unsqueeze(1), window.visible, with_weights)
-        return with_diagonal(mixed.squeeze(1).view_as(tokens), self.nodes), pi
+        attended, pi = self.attention(tokens.flatten(2).unsqueeze(1), window.visible, with_weights)
+        return with_diagonal(attended.squeeze(1).view_as(tokens), self.nodes), pi
 
 
 class NodeEdgeAttention(nn.Module):
@@ -78,9 +78,7 @@ class NodeEdgeAttention(nn.Module):
         self, a: Tensor, window: Window, with_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """(B, L, N, N, c) -> the same, and pi (B, L, c, N, N) or None. Time plays no part."""
-        edges = 1 - torch.eye(
-            a.shape[2], dtype=a.dtype, device=a.device
-        )  # no node has one to itself
+        edges = 1 - torch.eye(a.shape[2], dtype=a.dtype, device=a.device)  # without self-loops
         matrices = (a * edges.unsqueeze(-1)).movedim(-1, 2)  # (B, L, c, N, N)
         matrices, pi = self.attention(matrices, None, with_weights)
         return matrices.movedim(2, -1), pi
@@ -103,8 +101,8 @@ class SharedEdgeAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """(B, L, N, K, c) -> the same, and the weights (B, NK, L, L) or None."""
         series = a.flatten(2, 3).transpose(1, 2)  # (B, NK, L, c)
-        mixed, pi = self.attention(series, window.visible, with_weights)
-        return mixed.transpose(1, 2).unflatten(2, a.shape[2:4]), pi
+        attended, pi = self.attention(series, window.visible, with_weights)
+        return attended.transpose(1, 2).unflatten(2, a.shape[2:4]), pi
 
 
 def edge_attention(

@@ -59,7 +59,7 @@ class Block(nn.Module):
 
         Args:
             state: with e edge channels.
-            feed_forward: shared by all blocks, and so not the block's own.
+            feed_forward: shared by all blocks, and so not a part of this one.
             neighbourhood: the edges.
             window: the frames.
             with_weights: also return the attention maps.
@@ -86,7 +86,7 @@ class Block(nn.Module):
         return State(h, x, v, a[..., :-1]), maps
 
     def _encode(self, state: State, window: Window) -> State:
-        """theta + W, xi + X, omega + Y, A + Z of Algorithm 1, as far as they are on."""
+        """theta + W, xi + X, omega + Y, A + Z of Algorithm 1, those that are on."""
         if not self.encodings:
             return state
         h, x, v, a = state

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from spacetime_en.nn.layers.messages import (
     BACKWARD,
-    ROOM_ON_CPU,
+    CPU_CHUNK_BYTES,
     Weights,
     number_of_chunks,
     runs_eagerly,
@@ -17,7 +17,7 @@ from spacetime_en.nn.layers.messages import (
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.layers.pieces import by_pieces
 
-CHUNKS = 4  # of messages in a piece of an EGNN, at most
+CHUNKS_PER_PIECE = 4  # of messages in a piece of an EGNN, at most
 
 
 def mlp(inputs: int, hidden: int, outputs: int, bias: bool = True) -> nn.Sequential:
@@ -33,7 +33,7 @@ def linear_at(phi: nn.Sequential, k: int) -> nn.Linear:
 
 
 def is_unmodified(*layers: nn.Module) -> bool:
-    """Whether Linears do what their weights say: no adapters, parametrisations or hooks."""
+    """Whether layers do what their weights say: no adapters, parametrisations or hooks."""
     return all(
         type(module) in (nn.Sequential, nn.Linear, nn.SiLU) and not has_hooks(module)
         for layer in layers
@@ -42,6 +42,7 @@ def is_unmodified(*layers: nn.Module) -> bool:
 
 
 def has_hooks(module: nn.Module) -> bool:
+    """Whether somebody listens to what goes through a module."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
@@ -51,7 +52,7 @@ def has_hooks(module: nn.Module) -> bool:
 
 
 class Embedding(NamedTuple):
-    """Features h = E theta + e that were made from few numbers.
+    """Features h = E theta + e that were embedded from a few numbers.
 
     Linears on them are then narrow: W h + b = (W E) theta + (W e + b).
 
@@ -82,9 +83,9 @@ def convolve(
 
     Args:
         h: (B, L, N, width).
-        s_ij: the numbers of an edge, (B, L, N, K, c).
+        s_ij: the scalars of an edge, (B, L, N, K, c).
         x_ij: (B, L, N, K, n).
-        embedding: where h comes from, if from fewer numbers.
+        embedding: what h was embedded from, if it was.
     Returns: (B, L, N, n) and (B, L, N, width).
     """
     if not is_unmodified(phi_e, phi_x, phi_h):
@@ -98,7 +99,7 @@ def convolve(
         p, q = F.linear(h, of_i, in_e.bias).flatten(0, 2), F.linear(h, of_j).flatten(0, 2)
         hidden = F.linear(h, of_h, in_h.bias)
     else:
-        # theta_i and theta_j join the few numbers of the edge.
+        # theta_i and theta_j join the few scalars of the edge.
         theta = embedding.theta
         theta_i = theta.unsqueeze(3).expand(*s_ij.shape[:4], -1)
         s_ij = torch.cat([theta_i, neighbourhood.gather(theta), s_ij], dim=-1)
@@ -170,7 +171,7 @@ class EGCL(nn.Module):
             h: (B, L, N, width).
             x, v: (B, L, N, n).
             a: (B, L, N, K, edge_channels).
-            embedding: where h comes from, if from fewer numbers.
+            embedding: what h was embedded from, if it was.
             up: the direction u, (B, 1, 1, n), for a layer that was built for one.
         Returns: h, x, v of the same shapes.
         """
@@ -234,29 +235,29 @@ class EGNN(nn.Module):
         """h: (B, L, N, d), x and v: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
         cuts = self._cuts(x, neighbourhood)
         if len(cuts) == 1:
-            return self._at_once(h, x, v, a, neighbourhood, up)
+            return self._run_layers(h, x, v, a, neighbourhood, up)
         B, L = x.shape[:2]
-        frames = neighbourhood.of_frames(L)
+        frames = neighbourhood.frames_as_graphs(L)
         rows = [t.flatten(0, 1).unsqueeze(1) for t in (h, x, v, a)]
         rows += [] if up is None else [up.expand(-1, L, -1, -1).flatten(0, 1).unsqueeze(1)]
 
         def run(first: int, h: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             x, v, a, *up = rest
             edges = frames.graphs(first, first + len(h))
-            return self._at_once(h, x, v, a, edges, *up)
+            return self._run_layers(h, x, v, a, edges, *up)
 
-        found = by_pieces(run, cuts, rows, tuple(self.parameters()))
-        h, x, v = (t.view(B, L, *t.shape[2:]) for t in found)
+        outputs = by_pieces(run, cuts, rows, tuple(self.parameters()))
+        h, x, v = (t.view(B, L, *t.shape[2:]) for t in outputs)
         return h, x, v
 
     def _cuts(self, x: Tensor, neighbourhood: Neighbourhood) -> list[int]:
-        """Where to cut the B L frames, which know nothing of each other, into pieces.
+        """Where to cut the B L frames, which are independent, into pieces.
 
-        All operators of a piece have one thread: on a busy machine each would wait for others.
-        Pieces cost a little, which one thread alone need not pay.
+        All operators of a piece run on one thread: on a busy machine, operators that are split
+        among threads wait for the slowest. Pieces cost a little, so a single thread has none.
         """
         frames = x.shape[0] * x.shape[1]
-        if not (runs_eagerly() and self._is_ordinary()):  # (the compiler asks no further)
+        if not (runs_eagerly() and self._is_unmodified()):  # (the compiler traces no further)
             return [frames]
         if x.device.type != "cpu" or torch.get_num_threads() == 1:
             return [frames]
@@ -264,13 +265,13 @@ class EGNN(nn.Module):
             return [frames]
         edges = int(neighbourhood.mask.sum()) * x.shape[1] // neighbourhood.mask.shape[1]
         size = edges * self.embed.out_features * x.element_size()
-        chunks = number_of_chunks(size * BACKWARD, ROOM_ON_CPU)
-        count = 1 if chunks == 1 else 4 * -(-chunks // (4 * CHUNKS))
-        # Where single frames are that large, messages make chunks within them.
+        chunks = number_of_chunks(size * BACKWARD, CPU_CHUNK_BYTES)
+        count = 1 if chunks == 1 else 4 * -(-chunks // (4 * CHUNKS_PER_PIECE))
+        # Frames larger than a piece are cut into chunks of messages instead.
         return [frames * (k + 1) // count for k in range(count)] if count <= frames else [frames]
 
-    def _is_ordinary(self) -> bool:
-        """Whether pieces may run on other threads: nobody looks on or has put in a layer."""
+    def _is_unmodified(self) -> bool:
+        """Whether pieces may run on other threads: no hooks, no layers of another kind."""
         parts = (phi for layer in self.layers for phi in layer.children())
         return (
             all(type(layer) is EGCL and not has_hooks(layer) for layer in self.layers)
@@ -278,7 +279,7 @@ class EGNN(nn.Module):
             and not any(p._backward_hooks for p in self.parameters())
         )
 
-    def _at_once(
+    def _run_layers(
         self,
         h: Tensor,
         x: Tensor,

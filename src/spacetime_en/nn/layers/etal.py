@@ -48,8 +48,8 @@ def position_attention(
         step: the factor B of Eq. 7.
     Returns: (B, N, L, n), and beta (B, N, L, L) or None.
     """
-    # Seen from the first observed frame: far away |xi|^2 would lose all digits in float32. Missing
-    # frames are left out of it altogether.
+    # Relative to the first observed frame: far from the origin, |xi|^2 would lose all digits in
+    # float32. Missing frames are zeroed.
     u = x - _first_observed(x, window.observed)
     if window.observed is not None:
         u = u.masked_fill(~window.observed[:, None, :, None], 0.0)
@@ -79,7 +79,7 @@ def velocity_attention(
 
 
 class ETAL(nn.Module):
-    """Equivariant temporal attention layer; learned attention for x and v if not `equivariant`.
+    """Equivariant temporal attention layer, or, if not `equivariant`, learned attention throughout.
 
     Args:
         features: width d of the node features.

@@ -2,7 +2,7 @@
 
     m_ij = phi_e(h_i, h_j, s_ij),    m_i = sum_j m_ij,    pull_i = sum_j x_ij phi_x(m_ij),
 
-where s_ij = (|x_ij|^2, a_ij) are the few numbers of an edge. phi_e begins with a Linear on all
+where s_ij = (|x_ij|^2, a_ij) are the few scalars of an edge. phi_e begins with a Linear on all
 three arguments; its weight is cut into their columns, so that the wide products run once a node
 instead of once an edge, and nothing is concatenated:
 
@@ -13,13 +13,13 @@ Edges that do not exist (a node and itself, padding) are left out. The others go
 that stay in the processor's caches, and nothing is kept for the backward pass, which computes each
 chunk again: that costs less than fetching it from memory, and memory does not grow with the width
 times the number of edges. The gradient is written out; autograd, chunk by chunk, takes longer.
-On a CPU each chunk has a thread to itself (:mod:`spacetime_en._util.threads`). A receiver belongs
-to one chunk, so that nobody else writes to its row; what chunks have in common is added in their
-order. Thus the bits do not depend on time.
+On a CPU each chunk runs on one thread (:mod:`spacetime_en._util.threads`). All edges of a receiver
+are in one chunk, so that no other thread writes to its row; gradients that chunks share are added
+in the order of the chunks. So the bits do not depend on timing.
 
-:func:`reference_messages` says the same in a few lines. It is what the tests compare with, and what
-serves where the operation cannot: to ``torch.export``, whose programs know nothing of this package,
-to ``torch.func``, to forward-mode derivatives, and for derivatives of derivatives.
+:func:`reference_messages` says the same in a few lines. The tests compare with it, and it stands in
+where the operation cannot run: in ``torch.export``, whose programs know nothing of this package, in
+``torch.func``, in forward-mode derivatives, and for derivatives of derivatives.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,18 +31,18 @@ from torch.nn import functional as F
 
 from spacetime_en._util.threads import InOrder, share
 
-# Bytes of the (edges, width) tensors of a chunk, about. A GPU has no use for small pieces: there
-# chunks only keep the memory bounded.
-ROOM_ON_CPU = 10 * 2**20
-ROOM_ELSEWHERE = 2 * 2**30
-FORWARD, BACKWARD = 2, 7  # how many such tensors
+# About how many bytes the (edges, width) tensors of a chunk take: on a CPU they fit into its
+# caches, elsewhere they only bound the memory.
+CPU_CHUNK_BYTES = 10 * 2**20
+OTHER_CHUNK_BYTES = 2 * 2**30
+FORWARD, BACKWARD = 2, 7  # how many such tensors a pass has
 
 
 class Edges(NamedTuple):
     """The edges i <- j of all frames, R = BLN receivers with K places each.
 
     Args:
-        s: their numbers, (R, K, c).
+        s: their scalars, (R, K, c).
         x: differences x_i - x_j, (R, K, n).
         senders: the row of j, (R, K).
         mask: True where the edge exists, (R, K).
@@ -55,7 +55,7 @@ class Edges(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Those of phi_e, without the columns of the nodes, and of phi_x.
+    """The weights of phi_e, without the columns of the nodes, and of phi_x.
 
     Args:
         ws: (width, c).
@@ -91,8 +91,8 @@ def summed_messages(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tup
     """m_i and pull_i of every node.
 
     Args:
-        p, q: what the first Linear of phi_e makes of the nodes as i and as j, (R, width); or its
-            bias (1, width) and nothing (0, width), where s_ij tells all about the nodes.
+        p, q: the first Linear of phi_e on the nodes as i and as j, (R, width); or its bias
+            (1, width) and nothing (0, width), if s_ij already holds all features of the nodes.
     Returns: (R, width) and (R, n).
     """
     if torch.compiler.is_exporting() or _is_transformed():
@@ -106,7 +106,7 @@ def summed_messages(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tup
 
 
 def _is_transformed() -> bool:
-    """Whether torch.func or forward-mode derivatives are at work, which custom operations lack."""
+    """Whether torch.func or forward-mode AD is active, which custom operations do not support."""
     if torch.compiler.is_compiling():
         return False
     return (
@@ -116,13 +116,13 @@ def _is_transformed() -> bool:
 
 
 def runs_eagerly() -> bool:
-    """Neither compiled nor exported nor transformed, and in the precision of the tensors."""
+    """Whether nothing is compiled, exported, transformed or autocast."""
     if torch.compiler.is_compiling() or _is_transformed():
         return False
     return not torch.is_autocast_enabled("cpu")
 
 
-# For torch.compile both passes are single operations that it need not look into.
+# torch.compile sees both passes as single operations.
 
 
 @torch.library.custom_op("spacetime_en::summed_messages", mutates_args=())
@@ -146,7 +146,7 @@ def _sums(
     ws, w2, wx, u = ws.t(), w2.t(), wx.t(), u.t()
 
     def work(chunks: Iterator[Chunk]) -> None:
-        for (_, at, i, j), (e, m) in _with_room(chunks, p, FORWARD):
+        for (_, at, i, j), (e, m) in _with_buffers(chunks, p, FORWARD):
             _first_linear(p, q, i, j, s.index_select(0, at), ws, out=e, scratch=m)
             torch.mm(_silu(e, out=e), w2, out=m).add_(b2)
             m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
@@ -181,8 +181,8 @@ def _sums_backward(
     s, x, d_s_ij, d_x_ij = (t.flatten(0, 1) for t in (s, x, d_s, d_x))
     ws_t = ws.t().contiguous()  # (narrow products take a third of the time in the right layout)
 
-    def add(made: tuple[Tensor, Tensor, Weights]) -> None:
-        j, d_e, d_weights = made
+    def add(gradients: tuple[Tensor, Tensor, Weights]) -> None:
+        j, d_e, d_weights = gradients
         if len(q):
             d_q.index_add_(0, j, d_e)
         else:
@@ -190,10 +190,10 @@ def _sums_backward(
         for total, part in zip(d, d_weights, strict=True):
             total.add_(part)
 
-    in_common = InOrder(add)
+    shared = InOrder(add)
 
     def work(chunks: Iterator[Chunk]) -> None:
-        for (number, at, i, j), (e1, y1, e2, m, ex, yx) in _with_room(chunks, p, BACKWARD - 1):
+        for (number, at, i, j), (e1, y1, e2, m, ex, yx) in _with_buffers(chunks, p, BACKWARD - 1):
             # The forward pass again, with what comes before and after each SiLU.
             s_ij = s.index_select(0, at)
             _first_linear(p, q, i, j, s_ij, ws_t, out=e1, scratch=y1)
@@ -205,21 +205,21 @@ def _sums_backward(
             d_x_ij.index_copy_(0, at, along * (yx @ u.t()))
             d_phi_x = (along * x.index_select(0, at)).sum(1, keepdim=True).to(p.dtype)
             d_u = d_phi_x.t() @ yx
-            d_e = torch.empty_like(ex)  # (not in the room: it may have to wait for its turn)
-            _through_silu(u.expand_as(ex), ex, out=d_e).mul_(d_phi_x)
+            d_e = torch.empty_like(ex)  # (no buffer: it may have to wait for its turn)
+            _silu_backward(u.expand_as(ex), ex, out=d_e).mul_(d_phi_x)
             # ex = Wx m + bx, m_i = sum_j m_ij
             d_wx, d_bx = d_e.t() @ m, d_e.sum(0)
             d_m = _rows(d_m_i, i, out=yx).addmm_(d_e, wx)
-            _through_silu(d_m, e2, out=d_m)
+            _silu_backward(d_m, e2, out=d_m)
             # e2 = W2 y1 + b2
             d_w2, d_b2 = d_m.t() @ y1, d_m.sum(0)
-            _through_silu(torch.mm(d_m, w2, out=d_e), e1, out=d_e)
+            _silu_backward(torch.mm(d_m, w2, out=d_e), e1, out=d_e)
             # e1 = p_i + q_j + Ws s_ij
             if len(q):
                 d_p.index_add_(0, i, d_e)
             d_s_ij.index_copy_(0, at, d_e @ ws_t.t())
             d_ws = (s_ij.t() @ d_e).t()
-            in_common.put(number, (j, d_e, Weights(d_ws, d_w2, d_b2, d_wx, d_bx, d_u)))
+            shared.put(number, (j, d_e, Weights(d_ws, d_w2, d_b2, d_wx, d_bx, d_u)))
 
     _on_threads(_chunks(senders, mask, p, BACKWARD), work, p)
     return [d_p, d_q, d_s, d_x, *d]
@@ -230,7 +230,7 @@ class Chunk(NamedTuple):
 
     Args:
         number: of the chunk, from 0.
-        at: places of its edges among all, (E,).
+        at: indices of its edges among all, (E,).
         i, j: receivers and senders, (E,).
     """
 
@@ -241,36 +241,36 @@ class Chunk(NamedTuple):
 
 
 def _chunks(senders: Tensor, mask: Tensor, p: Tensor, buffers: int) -> list[Chunk]:
-    """The edges that exist."""
+    """The edges that exist, in chunks."""
     at = mask.flatten().nonzero().squeeze(1)
     i, j = at // max(mask.shape[1], 1), senders.flatten().index_select(0, at)
-    room = ROOM_ON_CPU if p.device.type == "cpu" else ROOM_ELSEWHERE
+    limit = CPU_CHUNK_BYTES if p.device.type == "cpu" else OTHER_CHUNK_BYTES
     size = len(at) * p.shape[1] * p.element_size() * buffers
-    count = number_of_chunks(size, room)
+    count = number_of_chunks(size, limit)
     cuts = i[torch.arange(1, count, device=i.device) * len(at) // count]
-    begins = torch.searchsorted(i, cuts).tolist()  # where the edges of a receiver do
+    begins = torch.searchsorted(i, cuts).tolist()  # where the edges of a receiver begin
     parts = zip(*(t.tensor_split(begins) for t in (at, i, j)), strict=True)
     return [Chunk(k, *part) for k, part in enumerate(part for part in parts if len(part[0]))]
 
 
-def number_of_chunks(size: int, room: int) -> int:
-    """One, or a multiple of four, which two or four threads share."""
-    return 1 if size <= room else 4 * -(-size // (4 * room))
+def number_of_chunks(size: int, limit: int) -> int:
+    """How many chunks of at most `limit` bytes: one, or a multiple of four, for four threads."""
+    return 1 if size <= limit else 4 * -(-size // (4 * limit))
 
 
-def _with_room(
+def _with_buffers(
     chunks: Iterator[Chunk], p: Tensor, buffers: int
 ) -> Iterator[tuple[Chunk, list[Tensor]]]:
-    """Chunks and room to work in, so many buffers (E, width).
+    """Each chunk, and buffers (E, width) to work in, which the next chunk uses again.
 
-    Each is a piece of memory of its own: the bits of products depend on where it begins.
+    Each buffer is allocated by itself: the bits of products depend on its alignment.
     """
-    room: list[Tensor] = []
+    allocated: list[Tensor] = []
     for chunk in chunks:
         E = len(chunk.at)
-        if not room or len(room[0]) < E:
-            room = [p.new_empty(E, p.shape[1]) for _ in range(buffers)]
-        yield chunk, [buffer[:E] for buffer in room]
+        if not allocated or len(allocated[0]) < E:
+            allocated = [p.new_empty(E, p.shape[1]) for _ in range(buffers)]
+        yield chunk, [buffer[:E] for buffer in allocated]
 
 
 def _on_threads(chunks: list[Chunk], work: Callable[[Iterator[Chunk]], None], p: Tensor) -> None:
@@ -299,13 +299,13 @@ def _silu(t: Tensor, out: Tensor) -> Tensor:
     return result
 
 
-def _through_silu(gradient: Tensor, before: Tensor, out: Tensor) -> Tensor:
+def _silu_backward(gradient: Tensor, before: Tensor, out: Tensor) -> Tensor:
     """The gradient before a SiLU from that after it."""
     result: Tensor = torch.ops.aten.silu_backward.grad_input(gradient, before, grad_input=out)
     return result
 
 
-# --- what torch.compile and autograd are told of it ---------------------------------------------
+# --- registered with torch.compile and autograd -------------------------------------------------
 
 
 @_sums.register_fake
@@ -337,14 +337,14 @@ def _differentiable_gradients(
     """For derivatives of derivatives (``create_graph``): those of :func:`reference_messages`."""
     p, q, s, x, senders, mask, *weights = inputs
     m_i, pull = reference_messages(p, q, Edges(s, x, senders, mask), Weights(*weights))
-    wanted = (p, q, s, x, *weights)
-    asked = [t for t in wanted if t.requires_grad]
-    given = [(out, d) for out, d in ((m_i, d_m_i), (pull, d_pull)) if out.requires_grad]
-    outputs, d_outputs = zip(*given, strict=True)
-    found = iter(
-        torch.autograd.grad(outputs, asked, d_outputs, create_graph=True, allow_unused=True)
+    inputs = (p, q, s, x, *weights)
+    wanted = [t for t in inputs if t.requires_grad]
+    pairs = [(out, d) for out, d in ((m_i, d_m_i), (pull, d_pull)) if out.requires_grad]
+    outputs, d_outputs = zip(*pairs, strict=True)
+    gradients = iter(
+        torch.autograd.grad(outputs, wanted, d_outputs, create_graph=True, allow_unused=True)
     )
-    return [next(found) if t.requires_grad else None for t in wanted]
+    return [next(gradients) if t.requires_grad else None for t in inputs]
 
 
 _sums.register_autograd(_gradients, setup_context=_setup)

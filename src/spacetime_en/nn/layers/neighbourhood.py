@@ -1,4 +1,4 @@
-"""Who sends messages to whom: the only place that knows complete graphs from neighbour lists.
+"""Who sends messages to whom: the only place that tells complete graphs from neighbour lists.
 
 Every tensor over edges has axes (B, L, N, K, channels): node i, its k-th neighbour j. For a
 complete graph K = N, j = k, and positions are broadcast; with neighbour lists they are gathered.
@@ -20,7 +20,7 @@ class Neighbourhood(NamedTuple):
 
     Args:
         mask: (B, 1 or L, N, K), True on real edges i <- j, j != i.
-        senders: the node j among the nodes of all graphs and frames, (BLN, K).
+        senders: the index of j among the nodes of all graphs and frames, (BLN, K).
         complete: every node sees every other.
         cell: (B, n, n) periodic cell, or None.
         normaliser: C of Eq. 2, one over the number of neighbours, (B, 1 or L, N, 1).
@@ -56,7 +56,7 @@ class Neighbourhood(NamedTuple):
         return h.reshape(-1, c).index_select(0, self.senders.flatten()).view(B, L, N, -1, c)
 
     def select(self, rows: Tensor) -> "Neighbourhood":
-        """The edges of some graphs of a batch of single frames; a graph may come several times."""
+        """The edges of some graphs of a batch of single frames; a graph may be repeated."""
         mask, N = self.mask[rows], self.mask.shape[2]
         local = self.senders.view(-1, N, self.senders.shape[1])[rows]  # (B', N, K)
         moved = torch.arange(rows.shape[0], device=rows.device) - rows
@@ -64,8 +64,8 @@ class Neighbourhood(NamedTuple):
         cell = None if self.cell is None else self.cell[rows]
         return Neighbourhood(mask, senders, self.complete, cell, self.normaliser[rows])
 
-    def of_frames(self, L: int) -> "Neighbourhood":
-        """The same edges, every frame a graph of its own: B becomes B L, and L becomes 1."""
+    def frames_as_graphs(self, L: int) -> "Neighbourhood":
+        """The same edges with every frame as a graph: B becomes B L, and L becomes 1."""
         mask, normaliser = (
             t.expand(-1, L, -1, -1).flatten(0, 1).unsqueeze(1) for t in (self.mask, self.normaliser)
         )
@@ -73,7 +73,7 @@ class Neighbourhood(NamedTuple):
         return self._replace(mask=mask, normaliser=normaliser, cell=cell)
 
     def graphs(self, first: int, last: int) -> "Neighbourhood":
-        """The edges of some graphs in a row, of single frames."""
+        """The edges of the graphs from `first` to `last`, of single frames."""
         N = self.mask.shape[2]
         senders = self.senders[first * N : last * N] - first * N
         cell = None if self.cell is None else self.cell[first:last]
@@ -81,6 +81,6 @@ class Neighbourhood(NamedTuple):
         return Neighbourhood(mask, senders, self.complete, cell, normaliser)
 
     def edges(self, s: Tensor, x: Tensor) -> Edges:
-        """All edges as rows, from their numbers (B, L, N, K, c) and differences (B, L, N, K, n)."""
+        """All edges as rows, from their scalars (B, L, N, K, c) and differences (B, L, N, K, n)."""
         mask = self.mask.expand(s.shape[:4])
         return Edges(s.flatten(0, 2), x.flatten(0, 2), self.senders, mask.flatten(0, 2))

@@ -1,8 +1,8 @@
 """A function of independent rows, piece by piece: one parallel region for all its operators.
 
-Each piece has a thread to itself (:mod:`spacetime_en._util.threads`), in the forward pass and in
-the backward pass, with an autograd graph of its own. What pieces have in common, the gradients of
-the weights, is added in their order: the bits depend on neither time nor the number of threads.
+Each piece runs on one thread (:mod:`spacetime_en._util.threads`), in the forward pass and in the
+backward pass, with its own autograd graph. The gradients of the weights are added in the order of
+the pieces: the bits depend neither on timing nor on the number of threads.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Function = Callable[..., tuple[Tensor, ...]]
 def by_pieces(
     function: Function, cuts: Sequence[int], rows: Sequence[Tensor], weights: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """``function(0, *rows)``, found from its values on pieces of the rows.
+    """``function(0, *rows)``, computed on pieces of the rows.
 
     Args:
-        function: of the number of the first row and tensors of rows; its outputs are rows, too.
+        function: of the index of the first row and of tensors of rows; its outputs are rows, too.
         cuts: where pieces end, the last one at the number of rows.
-        rows: tensors with as many rows.
-        weights: the tensors beside the rows that `function` reads and that may need gradients.
+        rows: tensors with that number of rows.
+        weights: other tensors that `function` reads and that may need gradients.
     """
     weights = [w for w in weights if w.requires_grad]
     if torch.is_grad_enabled() and any(t.requires_grad for t in (*rows, *weights)):
-        found: tuple[Tensor, ...] = _ByPieces.apply(  # type: ignore[no-untyped-call]
+        outputs: tuple[Tensor, ...] = _ByPieces.apply(  # type: ignore[no-untyped-call]
             function, cuts, len(rows), *rows, *weights
         )
-        return found
+        return outputs
     inference = torch.is_inference_mode_enabled()
 
     def value(first: int, *piece: Tensor) -> tuple[Tensor, ...]:
@@ -45,7 +45,7 @@ def by_pieces(
 
 
 class _Graph(NamedTuple):
-    """What autograd knows of a piece."""
+    """The inputs and outputs of a piece, connected by its autograd graph."""
 
     inputs: list[Tensor]
     outputs: tuple[Tensor, ...]
@@ -79,8 +79,8 @@ class _ByPieces(torch.autograd.Function):
         if torch.is_grad_enabled():  # derivatives of derivatives: all rows at once
             outputs = ctx.function(0, *tensors[: ctx.count])
             wanted = [t for t, need in zip(tensors, needed, strict=True) if need]
-            found = iter(_gradients(outputs, wanted, gradients, create_graph=True))
-            return (None, None, None, *(next(found) if need else None for need in needed))
+            d_wanted = iter(_gradients(outputs, wanted, gradients, create_graph=True))
+            return (None, None, None, *(next(d_wanted) if need else None for need in needed))
         keep = torch._C._autograd._get_current_graph_task_keep_graph()
         weights = list(tensors[ctx.count :])
         totals: list[Tensor | None] = [None] * len(weights)
@@ -94,7 +94,7 @@ class _ByPieces(torch.autograd.Function):
                 if part is not None:
                     totals[k] = part if total is None else total + part
 
-        in_common = InOrder(add)
+        of_weights = InOrder(add)
 
         def back(number: int, *d_outputs: Tensor | None) -> list[Tensor | None]:
             graph = graphs[number]
@@ -102,17 +102,17 @@ class _ByPieces(torch.autograd.Function):
             graphs[number] = None
             with torch.inference_mode(False):
                 wanted = [t for t in graph.inputs if t.requires_grad]
-                found = _gradients(graph.outputs, wanted + weights, d_outputs, retain_graph=keep)
-                in_common.put(number, found[len(wanted) :])
-            return list(found[: len(wanted)])
+                d_inputs = _gradients(graph.outputs, wanted + weights, d_outputs, retain_graph=keep)
+                of_weights.put(number, d_inputs[len(wanted) :])
+            return list(d_inputs[: len(wanted)])
 
-        given = [d for d in gradients if d is not None]
+        present = [d for d in gradients if d is not None]
         pieces = []
-        for number, (_, *parts) in enumerate(_cut(ctx.cuts, given)):
+        for number, (_, *parts) in enumerate(_cut(ctx.cuts, present)):
             part = iter(parts)
             pieces.append((number, *(None if d is None else next(part) for d in gradients)))
         d_pieces = zip(*_each(back, pieces), strict=True)
-        d_rows = (_whole(parts) for parts in d_pieces)
+        d_rows = (_concatenated(parts) for parts in d_pieces)
         of_rows = (next(d_rows) if need else None for need in needed[: ctx.count])
         return (None, None, None, *of_rows, *totals)
 
@@ -121,17 +121,17 @@ def _gradients(
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor],
     d_outputs: Sequence[Tensor | None],
-    **how: bool,
+    **options: bool,
 ) -> Sequence[Tensor | None]:
-    given = [
+    pairs = [
         (out, d)
         for out, d in zip(outputs, d_outputs, strict=True)
         if d is not None and out.requires_grad
     ]
-    if not given or not inputs:
+    if not pairs or not inputs:
         return [None] * len(inputs)
-    outputs, d_outputs = zip(*given, strict=True)
-    return torch.autograd.grad(outputs, inputs, d_outputs, allow_unused=True, **how)
+    outputs, d_outputs = zip(*pairs, strict=True)
+    return torch.autograd.grad(outputs, inputs, d_outputs, allow_unused=True, **options)
 
 
 def _cut(cuts: Sequence[int], rows: Sequence[Tensor]) -> list[tuple[Any, ...]]:
@@ -143,22 +143,22 @@ def _cut(cuts: Sequence[int], rows: Sequence[Tensor]) -> list[tuple[Any, ...]]:
 
 
 def _each(function: Callable[..., Any], pieces: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """What the function makes of each piece, on threads."""
-    found: list[Any] = [None] * len(pieces)
+    """The function's value on each piece, computed on threads."""
+    values: list[Any] = [None] * len(pieces)
 
     def work(numbers: Iterator[int]) -> None:
         for number in numbers:
-            found[number] = function(*pieces[number])
+            values[number] = function(*pieces[number])
 
     share(range(len(pieces)), work)
-    return found
+    return values
 
 
 def _joined(pieces: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
 
 
-def _whole(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """The gradient of rows; no output depends on them in one piece if it does in none."""
-    there = [part for part in parts if part is not None]
-    return torch.cat(there) if there else None
+def _concatenated(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """The gradient of all rows; None if no output depends on them, which is so in all pieces."""
+    present = [part for part in parts if part is not None]
+    return torch.cat(present) if present else None

@@ -1,8 +1,8 @@
 """A body: joints on a tree of bones, forecast bone by bone.
 
-What a bone does next depends on how it turns and on the pose of the whole body. Both are known by
-invariants: dot products of the bone's own vectors, and of all bones with those at the root. They
-choose, through small networks, how much of each vector is added to uniform motion.
+What a bone does next depends on how it rotates and on the pose of the whole body. Both are
+described by invariants: dot products of the bone's own vectors, and of all bones with those at the
+root. Small networks map them to the coefficients of vectors that are added to uniform motion.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from spacetime_en.collation import collate
 from spacetime_en.geometry import NAMED_NODES, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Example, Forecaster
-from spacetime_en.nn.models.kernel import CHANGES, Kernel
+from spacetime_en.nn.models.kernel import STEP_WEIGHT, Kernel
 from spacetime_en.nn.models.tree import Joints, Tree
-from spacetime_en.nn.requirements import check_ahead, check_frames, check_no_box, check_nodes
-from spacetime_en.nn.state import Units, up_of
+from spacetime_en.nn.requirements import check_frames, check_horizon, check_no_box, check_nodes
+from spacetime_en.nn.state import Units, require_up
 
-ORDERS = 6  # differences over time: velocity, acceleration, jerk, ...
-FAMILY = 3  # of them for the bones before and after
+ORDERS = 6  # of differences over time: velocity, acceleration, jerk, ...
+FAMILY_ORDERS = 3  # of these for the parent bone and the child bone
 TINY = 1e-6  # relative to the largest of a kind
 
 
 class Body(Forecaster):
-    """Networks on the invariants of bones, and a memory of how bodies have moved.
+    """Networks on the invariants of bones, and kernel regression on past motions.
 
     Args:
         nodes: number N of joints.
         frames: number L of frames, evenly spaced.
         parents: the tree of bones, see :class:`~spacetime_en.nn.models.tree.Tree`.
         hidden: width of the networks.
-        context: principal components of the pose that all bones know.
+        context: number of principal components of the pose that all bones read.
         dropout: on invariants and hidden features.
-        mirrored: what one side does the other could do: forecasts commute with swapping the limbs
-            that the tree has twice. (If not, the memory of what was seen still knows both sides.)
-        memory: share of :class:`~spacetime_en.nn.models.kernel.Kernel` regression in the forecasts.
-            The networks are trained without it: it knows the training windows by heart.
+        mirrored: make the networks' forecasts commute with swapping left and right limbs. (The
+            kernel regression's always do.)
+        memory: weight of :class:`~spacetime_en.nn.models.kernel.Kernel` regression in the forecast.
+            The networks are trained without it, because it reproduces the training windows.
         up: read the direction ``up`` of the graphs.
-        dims: number n of space dimensions, of the memory.
+        dims: number n of space dimensions, for the kernel regression.
     """
 
-    # What is measured on data (see calibrate), and not learned.
-    size: Tensor  # of the vectors of each bone, (N, own)
-    reach: Tensor  # of what lies beyond uniform motion, (N,)
+    # Measured on data by `calibrate`, and not learned.
+    size: Tensor  # root mean square of the vectors of each bone, (N, local)
+    reach: Tensor  # typical residual from uniform motion, (N,)
     mean: Tensor  # of the invariants, (N, invariants)
-    spread: Tensor
-    pose: Tensor  # the mean one
-    principal: Tensor  # its principal components, as columns
+    spread: Tensor  # of the invariants, (N, invariants)
+    pose: Tensor  # the mean pose
+    principal: Tensor  # principal components of poses, as columns
 
     def __init__(
         self,
@@ -71,15 +71,15 @@ class Body(Forecaster):
             raise InputError("frames: a body needs at least two, to see how it moves.")
         tree = Tree(parents, nodes, mirrored)
         orders = min(ORDERS, frames - 1)
-        few = min(FAMILY, orders)
+        few = min(FAMILY_ORDERS, orders)
         # As _vectors has them: the bone's, its parent's, its child's, the root's changes, up.
-        own = (1 + orders) + (1 + few) + (1 + few) + few + up
-        self.count = own + len(tree.at_root) + up  # vectors of a bone
-        invariants = own * (own + 1) // 2
+        local = (1 + orders) + (1 + few) + (1 + few) + few + up
+        self.count = local + len(tree.at_root) + up  # vectors of a bone
+        invariants = local * (local + 1) // 2
         poses = nodes * (1 + orders) * (len(tree.at_root) + up)
         context = min(context, poses)
-        self.tree, self.own, self.orders = tree, own, orders
-        self.register_buffer("size", torch.ones(nodes, own))
+        self.tree, self.local, self.orders = tree, local, orders
+        self.register_buffer("size", torch.ones(nodes, local))
         self.register_buffer("reach", torch.ones(nodes))
         self.register_buffer("mean", torch.zeros(nodes, invariants))
         self.register_buffer("spread", torch.ones(nodes, invariants))
@@ -92,7 +92,7 @@ class Body(Forecaster):
         )
         self.outer = nn.Linear(2 * hidden, hidden)
         self.dropout = nn.Dropout(dropout)
-        # How much of each vector, for positions and for velocities; none as built.
+        # Coefficients of each vector, for positions and for velocities; 0 before training.
         self.heads = nn.Linear(hidden, 2 * self.count)
         directions = len(tree.at_root) + up
         self.along = nn.Sequential(
@@ -117,40 +117,38 @@ class Body(Forecaster):
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
         if self.training or self.memory is None:
             return self._by_networks(graph)
-        found, known = self._by_networks(graph), self.memory(graph)
-        share = self.settings["memory"]
-        x, v = (torch.lerp(a, b, share) for a, b in ((found.x, known.x), (found.v, known.v)))
-        return Forecast(x, v)
+        one, other, weight = self._by_networks(graph), self.memory(graph), self.settings["memory"]
+        return Forecast(torch.lerp(one.x, other.x, weight), torch.lerp(one.v, other.v, weight))
 
     def _by_networks(self, graph: SpacetimeGraph) -> Forecast:
-        """What the networks say, of both sides alike if mirrored."""
+        """The forecast of the networks, averaged over both sides if mirrored."""
         if not (self.training and self.tree.has_sides):
             return self.tree.both_sides(self._forecast, graph)
-        swap = self.tree.mirror  # half of the bodies, each time others
+        swap = self.tree.mirror  # in training, of a random half of the bodies instead
         coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None]
         swapped = torch.where(coin.unsqueeze(1), graph.x[:, :, swap], graph.x)
-        found = self._forecast(graph._replace(x=swapped))
-        back = (torch.where(coin, t[:, swap], t) for t in (found.x, found.v))
-        return Forecast(*back)
+        forecast = self._forecast(graph._replace(x=swapped))
+        x, v = (torch.where(coin, t[:, swap], t) for t in (forecast.x, forecast.v))
+        return Forecast(x, v)
 
     def _forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, path, ahead = self._paths(graph)
         place, changes = self._motion(path)
-        own, directions = self._vectors(graph, path, place, changes)
-        scaled = own / self.size.unsqueeze(-1)  # (B, N, own, n)
+        local, directions = self._vectors(graph, path, place, changes)
+        scaled = local / self.size.unsqueeze(-1)  # (B, N, local, n)
         theta = (self._invariants(scaled) - self.mean) / self.spread
         pose = (_pose(place, changes, directions) - self.pose) @ self.principal  # (B, context)
 
         h = F.silu(self.inner(self.dropout(theta)) + self.bone)  # (B, N, hidden)
         whole = self.around(self.dropout(pose)).unsqueeze(1).expand_as(h)
         h = self.dropout(F.silu(self.outer(torch.cat([h, whole], dim=-1))))
-        shares = self.heads(h).unflatten(-1, (2, self.count))  # (B, N, 2, A)
+        c = self.heads(h).unflatten(-1, (2, self.count))  # coefficients, (B, N, 2, A)
         along = self.along(self.dropout(pose)).unflatten(-1, (h.shape[1], 2, -1))
-        shares = torch.cat([shares[..., : self.own], shares[..., self.own :] + along], dim=-1)
+        c = torch.cat([c[..., : self.local], c[..., self.local :] + along], dim=-1)
 
         every = directions.unsqueeze(1).expand(-1, h.shape[1], -1, -1)  # (B, N, D, n)
         vectors = torch.cat([scaled, every], dim=2)
-        residual = self.reach[:, None, None] * torch.einsum("bnka,bnac->bnkc", shares, vectors)
+        residual = self.reach[:, None, None] * torch.einsum("bnka,bnac->bnkc", c, vectors)
         move = ahead + residual[:, :, 0]
         speed = (ahead + residual[:, :, 1]) / graph.horizon[:, None, None]
         x, v = (self.tree.joints(t) for t in (path[:, -1] + move, speed))
@@ -158,7 +156,7 @@ class Body(Forecaster):
 
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
-        """Measure sizes, means and principal poses on training windows, and learn them by heart."""
+        """Measure sizes, means and principal poses, and solve the kernel regression."""
         if self.memory is not None:
             self.memory.solve([train], [val])
         graph, _ = train
@@ -166,14 +164,14 @@ class Body(Forecaster):
             graph = collate([graph, self.tree.mirrored(graph)])
         _, path, ahead = self._paths(graph)
         place, changes = self._motion(path)
-        own, directions = self._vectors(graph, path, place, changes)
-        size = own.square().mean((0, 3)).sqrt()
+        local, directions = self._vectors(graph, path, place, changes)
+        size = local.square().mean((0, 3)).sqrt()
         size = size + TINY * size.amax(0)  # of the same vector of all bones
         size = torch.where(size > 0, size, 1.0)
         last = path.diff(dim=1)[:, -1].square().mean().clamp(min=1e-30)  # (0 if nothing moves)
         ratio = (ahead.square().mean() / last).sqrt()
         order = min(2, self.orders)  # an acceleration, or with two frames the velocity
-        theta = self._invariants(own / size.unsqueeze(-1))
+        theta = self._invariants(local / size.unsqueeze(-1))
         pose = _pose(place, changes, directions)
         measured = {
             "size": size,
@@ -186,16 +184,16 @@ class Body(Forecaster):
         for name, value in measured.items():
             self.get_buffer(name).copy_(value)
 
-    # --- vectors and what is invariant about them ------------------------------------------------
+    # --- vectors and their invariants ------------------------------------------------------------
 
     def _paths(self, graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
-        """Units, the paths of bones (and of the root), (B, L, N, n), and uniform motion's way."""
+        """Units, bones over time (B, L, N, n), and their displacements in uniform motion."""
         check_nodes(graph, self.settings["nodes"])
         check_frames(graph, self.settings["frames"])
         check_no_box(graph, "bones connect joints that are near")
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
         path = self.tree.bones(units.normalize(graph).x)
-        check_ahead(graph)
+        check_horizon(graph)
         last = (graph.times[:, -1] - graph.times[:, -2]).to(path.dtype)
         ahead = (graph.horizon / last)[:, None, None] * (path[:, -1] - path[:, -2])
         return units, path, ahead
@@ -211,8 +209,8 @@ class Body(Forecaster):
     def _vectors(
         self, graph: SpacetimeGraph, path: Tensor, place: Tensor, changes: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Of every bone its own and its family's vectors, (B, N, own, n); directions (B, D, n)."""
-        few = changes[:FAMILY]
+        """The vectors of each bone and of its family, (B, N, local, n); directions, (B, D, n)."""
+        few = changes[:FAMILY_ORDERS]
         vectors = [place, *changes]
         for relation in (self.tree.parents, self.tree.first_child):
             vectors += [t[:, relation] for t in (place, *few)]
@@ -220,31 +218,31 @@ class Body(Forecaster):
         bones = path[:, -1, self.tree.at_root]
         directions = bones / bones.norm(dim=-1, keepdim=True).clamp(min=1e-30)
         if self.settings["up"]:
-            up = up_of(graph).unsqueeze(1)
+            up = require_up(graph).unsqueeze(1)
             vectors.append(up.expand_as(place))
             directions = torch.cat([directions, up], dim=1)
         return torch.stack(vectors, dim=2), directions
 
     def _invariants(self, vectors: Tensor) -> Tensor:
-        """All dot products of a bone's vectors, large ones tamed, (B, N, own (own + 1) / 2)."""
-        first, second = torch.triu_indices(self.own, self.own, device=vectors.device)
+        """All dot products of a bone's vectors, compressed, (B, N, local (local + 1) / 2)."""
+        first, second = torch.triu_indices(self.local, self.local, device=vectors.device)
         return torch.asinh((vectors[:, :, first] * vectors[:, :, second]).sum(-1))
 
 
 def _pose(place: Tensor, changes: list[Tensor], directions: Tensor) -> Tensor:
     """Coordinates of all bones and their changes along the directions, (B, ...)."""
-    parts = [place, *(CHANGES * d for d in changes)]
+    parts = [place, *(STEP_WEIGHT * d for d in changes)]
     return torch.einsum("kbnc,bdc->bnkd", torch.stack(parts), directions).flatten(1)
 
 
 def _principal(poses: Tensor, count: int) -> Tensor:
     """The first principal components of poses (B, P) about their mean, as columns (P, count).
 
-    Large components count for more than small ones, but not as much as they are larger.
+    They are scaled so that large components count more, but only by the root of their size.
     """
     _, deviations, axes = torch.linalg.svd(poses, full_matrices=False)
     deviations = deviations[:count] / len(poses) ** 0.5
     deviations = deviations + TINY * deviations[0]
     scale = (deviations * deviations[0]).sqrt()
-    found = torch.where(scale > 0, axes[:count].mT / scale, 0.0)
-    return F.pad(found, (0, count - found.shape[1]))
+    columns = torch.where(scale > 0, axes[:count].mT / scale, 0.0)
+    return F.pad(columns, (0, count - columns.shape[1]))

@@ -1,7 +1,7 @@
-"""SET-Flow for noisy windows: a bundle of flows, from states that the window leaves possible.
+"""SET-Flow for noisy windows: an ensemble of flows from sampled initial conditions.
 
-Far ahead, a flow from the most likely start is not the most likely end, and no forecast of one
-point is: the mean over the bundle is the best, and its spread says how good that is.
+Far ahead, the flow from the most likely initial condition is not the best forecast: the mean over
+the ensemble is, and the ensemble's spread says how far off it may be.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spacetime_en._util.schema import Count, Positive, Scale
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.models.flow import Flow, Steps
-from spacetime_en.nn.physics.observer import LONGEST, Observer, WindowStatistics, standard_normal
+from spacetime_en.nn.physics.observer import MAX_FRAMES, Observer, WindowStatistics, standard_normal
 from spacetime_en.nn.state import Units
 
 TRAINING_MEMBERS = 4
@@ -30,9 +30,9 @@ Members = Annotated[int, msgspec.Meta(ge=1, le=1 << 14)]
 class FlowEnsemble(Flow):
     """The mean of `members` flows through one learned law of force, and their spread.
 
-    Noise hides what happens between nodes that are close: steps are equal, and forces softened
-    below a length that is learned. The noise is what the frames of a window scatter by; training
-    targets are taken to be as noisy as they are.
+    Noise hides what happens between nodes that are close: steps are equal, and forces are softened
+    below a learned length. The noise is estimated from the scatter of a window's frames; training
+    targets are taken to be as noisy as these.
 
     Args:
         edge_features, node_features, hidden, length_scale, time_scale: as in
@@ -41,7 +41,7 @@ class FlowEnsemble(Flow):
         members: number K of flows, even; it may be changed after training.
     """
 
-    numbers: Tensor  # (2, 1, K, LONGEST)
+    draws: Tensor  # random numbers that sample initial conditions, (2, 1, K, MAX_FRAMES)
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class FlowEnsemble(Flow):
         if members % 2:
             raise InputError(f"members: expected an even number, found {members}.")
         self.observer = Observer()
-        self.register_buffer("numbers", standard_normal(members).float(), persistent=False)
+        self.register_buffer("draws", standard_normal(members).float(), persistent=False)
         self.softening = nn.Parameter(torch.tensor(math.log(INITIAL_SOFTENING)))
 
     def calibrate(self, train: Example, val: Example) -> None:
-        """Begin with the noise that the training graphs show."""
+        """Start from the noise that the training graphs show."""
         self.observer.calibrate(self._statistics(train[0])[1])
 
     def _statistics(self, graph: SpacetimeGraph) -> tuple[Units, WindowStatistics]:
@@ -75,85 +75,86 @@ class FlowEnsemble(Flow):
     ) -> list[Forecast]:
         units, statistics = self._statistics(graph)
         L = graph.x.shape[1]
-        numbers = self.numbers[..., torch.arange(L, device=graph.x.device) % LONGEST]
-        ends = self._bundle(graph, units, statistics, numbers, times, bound)
+        draws = self.draws[..., torch.arange(L, device=graph.x.device) % MAX_FRAMES]
+        ends = self._integrate_members(graph, units, statistics, draws, times, bound)
 
-        def told(x: Tensor) -> Tensor | None:
-            """The spread; of a single frame, nobody knows how noisy it is."""
-            alone = (statistics.frames == 1).flatten(1)
-            return None if L == 1 else spread(x).masked_fill(alone, torch.nan)
+        def spread_or_none(x: Tensor) -> Tensor | None:
+            """The spread; a single frame does not show how noisy it is."""
+            single = (statistics.frames == 1).flatten(1)
+            return None if L == 1 else spread(x).masked_fill(single, torch.nan)
 
-        return [units.denormalize(graph, x.mean(1), v.mean(1), told(x)) for x, v in ends]
+        return [units.denormalize(graph, x.mean(1), v.mean(1), spread_or_none(x)) for x, v in ends]
 
-    def _bundle(
+    def _integrate_members(
         self,
         graph: SpacetimeGraph,
         units: Units,
         statistics: WindowStatistics,
-        numbers: Tensor,
+        draws: Tensor,
         times: Tensor,
         bound: float | None,
     ) -> list[tuple[Tensor, Tensor]]:
-        """Where the members are at `times`, (B, T): x and v, (B, K, N, n) each, for every time."""
-        x, v = self.observer(statistics, numbers)  # (B, K, N, n)
+        """Positions and velocities of the members, (B, K, N, n) each, at `times`, (B, T)."""
+        x, v = self.observer(statistics, draws)  # (B, K, N, n)
         B, K = x.shape[:2]
         latest = graph.unwrapped().frame(graph.last_frame)
         pairs = self._pairs(latest, units, units.normalize(latest), self.softening.exp().expand(B))
         each = torch.arange(B, device=x.device).repeat_interleave(K)
-        since = (times / units.time + statistics.before[:, None])[each]  # the start is before
-        ends = self._legs(pairs.select(each), x.flatten(0, 1), v.flatten(0, 1), since, bound)
+        since = (times / units.time + statistics.mean_age[:, None])[each]  # members start earlier
+        ends = self._integrate(pairs.select(each), x.flatten(0, 1), v.flatten(0, 1), since, bound)
         return [(x.unflatten(0, (B, K)), v.unflatten(0, (B, K))) for x, v in ends]
 
     def set_progress(self, fraction: float) -> bool:
-        """Nothing changes while it is trained."""
+        """Training has no stages."""
         return True
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
-        """The energy score of each graph, relative to what there is to explain, (B,).
+        """The energy score of each graph, relative to the straight line's typical error, (B,).
 
         A node's score is the mean distance of the members from the target, less half of their mean
-        distance from each other. On average it is least if members and target come from the same
-        distribution: it teaches the law of force, where flows start, and how far they differ. The
-        target is an observation, too, so that members are given the noise of one.
+        distance from each other. Its expectation is least if members and target come from the same
+        distribution: it teaches the law of force, the initial conditions and their spread. The
+        target is an observation, too, so the noise of one is added to the members.
         """
         (B, L, N), K = graph.x.shape[:3], TRAINING_MEMBERS
         units, statistics = self._statistics(graph)
-        size = float(self._typical_residual(graph, target, alpha).sqrt())
-        # Where it ends, a member changes the loss by at most 2 / (K sqrt N) per unit of length;
-        # where it starts, its velocity counts as often as it has time.
+        scale = float(self._typical_residual(graph, target, alpha).sqrt())
+        # The loss changes by at most 2 / (K sqrt N) per unit of length at the end of a member, and
+        # by that times the duration per unit of velocity at its start.
         time = float(graph.horizon.max()) / units.time
         steepest = 2 / (K * N**0.5) * max(1.0, alpha) ** 0.5 * max(1.0, time)
-        bound = self.curriculum.max_gradient * steepest / (size * B)
+        bound = self.curriculum.max_gradient * steepest / (scale * B)
         # (Drawn anew in every step, and not in pairs: the score is one of independent members.)
-        numbers = torch.randn(2, B, K, L, dtype=graph.x.dtype, device=graph.x.device)
-        ((x, v),) = self._bundle(graph, units, statistics, numbers, graph.horizon[:, None], bound)
-        x = x + statistics.size_x * torch.randn_like(x)  # (B, K, N, n)
-        v = v + statistics.size_v * torch.randn_like(v)
-        ends = torch.cat([x, alpha**0.5 * v], dim=-1)
-        x, v = units.seen(target)
-        aim = torch.cat([x, alpha**0.5 * v], dim=-1)
-        score = energy_score(ends, aim)  # (B, N)
+        draws = torch.randn(2, B, K, L, dtype=graph.x.dtype, device=graph.x.device)
+        ((x, v),) = self._integrate_members(
+            graph, units, statistics, draws, graph.horizon[:, None], bound
+        )
+        x = x + statistics.noise_x * torch.randn_like(x)  # (B, K, N, n)
+        v = v + statistics.noise_v * torch.randn_like(v)
+        members = torch.cat([x, alpha**0.5 * v], dim=-1)
+        x, v = units.normalize_forecast(target)
+        score = energy_score(members, torch.cat([x, alpha**0.5 * v], dim=-1))  # (B, N)
         if graph.node_mask is not None:
-            share = graph.node_mask.to(score).mean(1, keepdim=True)
-            score = score.masked_fill(~graph.node_mask, 0.0) / share
-        return score.mean(1) / size
+            fraction = graph.node_mask.to(score).mean(1, keepdim=True)
+            score = score.masked_fill(~graph.node_mask, 0.0) / fraction
+        return score.mean(1) / scale
 
 
 def spread(x: Tensor) -> Tensor:
     """The standard deviation of a coordinate over members, (B, K, N, n) -> (B, N)."""
-    # (Pairs of opposite sign have the mean that all members would have.)
+    # (No correction: members come in opposite pairs, whose mean is that of infinitely many.)
     return (x.var(1, correction=0).mean(-1) + 1e-30).sqrt()
 
 
 def energy_score(z: Tensor, y: Tensor) -> Tensor:
-    """How well members z (B, K, N, c) stand for the distribution that y (B, N, c) is from, (B, N).
+    """The energy score of members z (B, K, N, c) for the observation y (B, N, c), (B, N).
 
-    Gneiting and Raftery (2007), Eq. 22, without bias for a finite number of independent members.
+    Gneiting and Raftery (2007), Eq. 22, unbiased for a finite number of independent members.
     """
     K = z.shape[1]
-    far = _length(z - y[:, None]).mean(1)
-    apart = _length(z[:, :, None] - z[:, None]).sum((1, 2)) / max(1, K * (K - 1))
-    return far - apart / 2
+    to_target = _length(z - y[:, None]).mean(1)
+    to_each_other = _length(z[:, :, None] - z[:, None]).sum((1, 2)) / max(1, K * (K - 1))
+    return to_target - to_each_other / 2
 
 
 def _length(t: Tensor) -> Tensor:

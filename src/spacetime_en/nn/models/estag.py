@@ -1,7 +1,7 @@
-"""ESTAG (Wu et al. 2023), from the paper's description: the nearest rival of SET.
+"""ESTAG (Wu et al. 2023), after its paper: the model nearest to SET.
 
-Frequencies of the nodes' paths tell which of them move together; a spatial and a causal temporal
-module alternate; learned weights over time, and not a mean, make the forecast.
+Frequencies of the nodes' paths show which of them move together; spatial and causal temporal
+modules alternate; the forecast is a learned weighted sum over time, and not a mean.
 """
 
 import math
@@ -26,9 +26,9 @@ from spacetime_en.nn.requirements import (
 
 
 class FourierFeatures(nn.Module):
-    """The equivariant discrete Fourier transform over time, and the invariants of it.
+    """The equivariant discrete Fourier transform over time, and its invariants.
 
-    f_i(k) = sum_t exp(-2 pi i k t / L) (x_i(t) - centroid(t)) turns with the data. Invariant are
+    f_i(k) = sum_t exp(-2 pi i k t / L) (x_i(t) - centroid(t)) rotates with the data. Invariant are
     c_i(k) = w_k(h_i) |f_i(k)|^2 and A_ij(k) = w_k(h_i) w_k(h_j) |<f_i(k), f_j(k)>|.
 
     Args:
@@ -74,7 +74,7 @@ def _of_neighbours(h: Tensor, neighbourhood: Neighbourhood, frames: int) -> Tens
 
 
 class SpatialModule(nn.Module):
-    """Messages within each frame, which know the frequencies that two nodes share.
+    """Messages within each frame, which read the frequencies that two nodes share.
 
     Args:
         width: of features and messages.
@@ -128,8 +128,8 @@ class TemporalModule(nn.Module):
 class ESTAG(Forecaster):
     """Equivariant spatio-temporal attentive graph network.
 
-    Ours, where the paper has none or another: velocities are forecast, too; Fourier sums are
-    divided by L; the modulus in A_ij is smooth at 0.
+    Unlike in the paper, velocities are forecast, too; Fourier sums are divided by L; the modulus
+    in A_ij is smooth at 0.
 
     Args:
         features: width d of the node features.
@@ -158,7 +158,7 @@ class ESTAG(Forecaster):
         channels = edge_features + self.fourier.count
         self.space = nn.ModuleList(SpatialModule(hidden, channels) for _ in range(blocks))
         self.time = nn.ModuleList(TemporalModule(hidden) for _ in range(blocks))
-        # Equivariant pooling over time, for positions and (ours: ESTAG has none) velocities.
+        # Equivariant pooling over time, for positions and (not in the paper) velocities.
         self.pool_x = nn.Parameter(torch.zeros(frames))
         self.pool_v = nn.Parameter(torch.zeros(frames))
         self.keep_v = nn.Parameter(torch.ones(()))

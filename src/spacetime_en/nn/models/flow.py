@@ -1,9 +1,8 @@
-"""SET-Flow: the law of motion is learned, and integrated for as long as one likes.
+"""SET-Flow: the law of motion is learned, and integrated over any horizon.
 
-The paper's model maps a window to one target time. Here the spatial layer is an acceleration in
-the step of an integrator instead: the horizon is an input, forecasts at any number of times come
-from one pass, and what is learned (a law of force between two nodes) is the same for any number
-of nodes.
+The paper's model maps a window to one target time. Here the spatial layer is the acceleration of an
+integrator instead: the horizon is an input, one pass gives forecasts at any number of times, and
+the law of force between two nodes that is learned holds for any number of nodes.
 """
 
 from __future__ import annotations
@@ -63,17 +62,17 @@ class Curriculum:
 
 
 class Flow(Forecaster):
-    """Leapfrog through a learned law of force, from the last frame to the horizon.
+    """Leapfrog integration of a learned law of force, from the last frame to the horizon.
 
     Args:
         edge_features: number e of attributes of an edge.
         node_features: number of features of a node that forces may depend on, such as its mass;
             0 for graphs without features.
         hidden: width of the network that is the law of force.
-        steps: least number of steps to the horizon.
-        step_fraction: the longest step, as a share of the shortest time in which two nodes could
-            meet. Smaller is more exact and slower; it may be changed after training. None: equal
-            steps.
+        steps: the least number of steps to the horizon.
+        step_fraction: the longest step, as a fraction of the shortest time in which two nodes
+            could meet. Smaller is more accurate and slower; it may be changed after training.
+            None: equal steps.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
     """
@@ -104,7 +103,7 @@ class Flow(Forecaster):
         return forecast
 
     def at(self, graph: SpacetimeGraph, times: Tensor | Sequence[float]) -> list[Forecast]:
-        """Forecasts at several times in one pass: whole trajectories.
+        """Forecasts at several times in one pass, such as a whole trajectory.
 
         Args:
             graph: L frames of N nodes; its horizon is not read.
@@ -126,20 +125,20 @@ class Flow(Forecaster):
     def _trajectory(
         self, graph: SpacetimeGraph, times: Tensor, bound: float | None = None
     ) -> list[Forecast]:
-        """Forecasts at `times`, (B, T); `bound` that of :func:`leapfrog`."""
+        """Forecasts at `times`, (B, T); `bound` is that of :func:`leapfrog`."""
         latest = graph.unwrapped().frame(graph.last_frame)
         units = self.units(latest)
         state = units.normalize(latest)
         pairs = self._pairs(latest, units, state, self._softening())
-        ends = self._legs(pairs, state.x[:, 0], state.v[:, 0], times / units.time, bound)
+        ends = self._integrate(pairs, state.x[:, 0], state.v[:, 0], times / units.time, bound)
         return [units.denormalize(graph, x, v) for x, v in ends]
 
-    def _legs(
+    def _integrate(
         self, pairs: Pairs, x: Tensor, v: Tensor, times: Tensor, bound: float | None
     ) -> list[tuple[Tensor, Tensor]]:
-        """Where nodes are at `times` after the start, (B, T): x and v for each of them."""
+        """Positions and velocities at `times` after the start, (B, T), one pair for each time."""
         legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
-        # The least number of steps is that of the whole way; with one leg, nothing to count.
+        # The least number of steps is shared by all legs; a single one has all of it.
         parts = [1.0]
         if legs.shape[1] > 1:
             parts = (legs / times[:, -1:].clamp(min=1e-30)).amax(0).tolist()
@@ -150,32 +149,32 @@ class Flow(Forecaster):
         return ends
 
     def _softening(self) -> float:
-        """Of forces, at this point of the training."""
+        """The softening of forces at this point of the training."""
         fraction = min(1.0, self.progress / self.curriculum.softened_until)
         return _between(*self.curriculum.softening, fraction)
 
     def _pairs(
         self, latest: SpacetimeGraph, units: Units, state: State, softening: float | Tensor
     ) -> Pairs:
-        """The pairs of graphs of one frame, with the numbers that forces depend on."""
+        """The pairs of graphs of one frame, with the features that forces depend on."""
         c = self.settings
-        wanted = c["node_features"]
-        have = 0 if latest.features is None else latest.feature_width
-        if have != wanted:
+        expected = c["node_features"]
+        width = 0 if latest.features is None else latest.feature_width
+        if width != expected:
             raise InputError(
-                f"features: the model was built for {wanted or 'none'} per node, the graph has "
-                f"{have or 'none'}; build it with node_features={have} or like=graph."
+                f"features: the model was built for {expected or 'none'} per node, the graph has "
+                f"{width or 'none'}; build it with node_features={width} or like=graph."
             )
         check_widths(latest, latest.feature_width, c["edge_features"])
         neighbourhood = Neighbourhood.of(latest, units.cell(latest))
         s = state.a
-        if wanted:
-            own = state.h.unsqueeze(3).expand(*s.shape[:4], -1)
-            s = torch.cat([s, own, neighbourhood.gather(state.h)], dim=-1)
+        if expected:
+            h_i = state.h.unsqueeze(3).expand(*s.shape[:4], -1)
+            s = torch.cat([s, h_i, neighbourhood.gather(state.h)], dim=-1)
         return Pairs(neighbourhood, s, softening)
 
     def _step_control(self, part: float) -> StepControl:
-        """How fine the steps are at this point of the training, over a part of the whole way."""
+        """How long the steps are at this point of the training, in a part of the whole duration."""
         c = self.settings
         step_fraction = c["step_fraction"] if self._steps_adapt else None
         if step_fraction is not None and torch.compiler.is_exporting():
@@ -201,45 +200,44 @@ class Flow(Forecaster):
         return fraction >= self.curriculum.softened_until
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
-        """How far the flow misses the target, and the last frame if it starts at the first one.
+        """The robust error at the target, plus that of a flow from the first frame to the last.
 
-        Far targets alone say little of forces, because motions are chaotic; the window itself,
-        if there are several frames in it, shows them directly.
+        Far targets alone say little about forces, because motions are chaotic; the frames of the
+        window, if there are several, show them directly.
         """
         graph = graph.unwrapped()
         latest = graph.frame(graph.last_frame)
-        aims = []
+        examples = []
         if graph.x.shape[1] > 1 and graph.frame_mask is None:
             span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.horizon)
             first = graph.frame(torch.zeros_like(graph.last_frame), span)
-            aims.append((first, LastFrame()(latest)))
-        if not aims or self._steps_adapt:
-            aims.append((latest, target))
-        return torch.stack([self._missed(start, aim, alpha) for start, aim in aims]).sum(0)
+            examples.append((first, LastFrame()(latest)))
+        if not examples or self._steps_adapt:
+            examples.append((latest, target))
+        return torch.stack([self._robust_error(*pair, alpha) for pair in examples]).sum(0)
 
-    def _missed(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
-        """The error of each graph relative to what the straight line misses, robustly, (B,).
+    def _robust_error(self, start: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
+        """The error of each graph relative to the straight line's, bounded for outliers, (B,).
 
         Single windows can be off by any amount. At first they count by the root of their error,
-        then less and less beyond a limit that falls as far as the errors themselves do.
+        then less and less beyond a limit that falls as the errors themselves do.
         """
-        size = self._typical_residual(start, aim, alpha)
+        scale = self._typical_residual(start, target, alpha)
         c = self.curriculum
         late = max(0.0, (self.progress - c.equal_steps_until) / (1 - c.equal_steps_until))
         limit = _between(*c.outlier_limit, late) if late else 1.0
-        bound = c.max_gradient / (limit * float(size)) ** 0.5 / len(start)
+        bound = c.max_gradient / (limit * float(scale)) ** 0.5 / len(start)
         (end,) = self._trajectory(start, start.horizon[:, None], bound)
-        error = self.distance(end, aim, start.node_mask, alpha) / size
+        error = self.distance(end, target, start.node_mask, alpha) / scale
         if not late:
             return (error + 1e-5).sqrt()
-        limit = error.detach().quantile(c.inlier_quantile).clamp(min=limit)
-        return error / (error + limit)
+        return error / (error + error.detach().quantile(c.inlier_quantile).clamp(min=limit))
 
-    def _typical_residual(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
-        """What the straight line misses in most graphs: what there is to explain."""
+    def _typical_residual(self, start: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
+        """The straight line's median error over the graphs: what forces have to explain."""
         line = StraightLine()(start)
-        missed = self.distance(line, aim, start.node_mask, alpha).detach().median()
-        return missed.clamp(min=1e-10)  # (in the model's units: nothing to explain)
+        error = self.distance(line, target, start.node_mask, alpha).detach().median()
+        return error.clamp(min=1e-10)  # (in the model's units: nothing to explain)
 
 
 def _between(start: float, end: float, fraction: float) -> float:

@@ -1,8 +1,8 @@
 """Kernel regression on whole motions: what did a body that moved like this do next?
 
-Windows are turned until they fit a template, the mean of the training windows that were turned
-alike (generalised Procrustes). How far the nodes get beyond the straight line is then a smooth
-function of all that is seen, a sum of Gaussians about training windows, and is turned back.
+Windows are rotated to fit a template, the mean of the training windows after the same alignment
+(generalised Procrustes analysis). The residuals of the nodes from the straight line are then a
+smooth function of the window, a sum of Gaussians centred on training windows, and are rotated back.
 """
 
 from __future__ import annotations
@@ -24,34 +24,33 @@ from spacetime_en.nn.forecaster import Examples
 from spacetime_en.nn.models.regression import Regression, Start, best
 from spacetime_en.nn.models.tree import Joints, Tree
 from spacetime_en.nn.requirements import check_dims, check_no_box, check_nodes
-from spacetime_en.nn.state import up_of
+from spacetime_en.nn.state import require_up
 
-CHANGES = 3.0  # weight of steps from frame to frame beside places, when windows are compared
-WIDTHS = (1.0, 3.0, 10.0, 30.0)  # squared, of the Gaussians, in medians of squared distances
+STEP_WEIGHT = 3.0  # of steps from frame to frame, relative to positions, when comparing windows
+WIDTHS = (1.0, 3.0, 10.0, 30.0)  # squared, of the Gaussians, over the median squared distance
 PENALTIES = tuple(10.0 ** (k / 2) for k in range(-12, 1))
-MOST = 200_000_000  # numbers to keep
+MAX_NUMBERS = 200_000_000  # in the centres
 ITERATIONS = 30  # for singular values down to 1e-5 of the largest: less is rounding in float32
-WINDOWS = 20_000  # to fit, at most
-ROUNDS = 10  # of turning windows to their mean
+MAX_WINDOWS = 20_000  # to fit
+PROCRUSTES_ROUNDS = 10  # of aligning windows with their mean
 
 
 class Kernel(Regression):
-    """Gaussian kernel regression for nodes with an identity, as the joints of a body have.
+    """Gaussian kernel regression for nodes with an identity, such as the joints of a body.
 
     Args:
         nodes: number N of nodes.
         frames: number L of frames.
         dims: number n of space dimensions.
         parents: the tree of bones, see :class:`~spacetime_en.nn.models.tree.Tree`.
-        centres: the largest number of training windows that Gaussians stand on.
-        mirrored: what one side does the other could do: forecasts commute with swapping the limbs
-            that the tree has twice.
-        up: turn windows about the direction ``up`` of the graphs only.
+        centres: the largest number of training windows that Gaussians are centred on.
+        mirrored: make forecasts commute with swapping left and right limbs.
+        up: align windows by rotations about the direction ``up`` of the graphs only.
     """
 
-    template: Tensor  # of the A = (L + 1) N vectors of a window, (A, n)
-    mean: Tensor  # of the turned windows, (A n)
-    centres: Tensor  # turned windows less their mean, (C, A n)
+    template: Tensor  # for the A = (L + 1) N vectors that describe a window, (A, n)
+    mean: Tensor  # of the aligned windows, (A n)
+    centres: Tensor  # aligned windows minus their mean, (C, A n)
     width: Tensor  # squared, of the Gaussians
 
     def __init__(
@@ -66,18 +65,18 @@ class Kernel(Regression):
     ) -> None:
         super().__init__()
         self.tree = Tree(parents, nodes, mirrored)
-        seen = (frames + 1) * nodes
-        if centres * seen * dims > MOST:
+        vectors = (frames + 1) * nodes
+        if centres * vectors * dims > MAX_NUMBERS:
             raise InputError(
                 f"centres: {centres} windows of {nodes} nodes and {frames} frames are "
-                f"{centres * seen * dims:,} numbers, more than {MOST:,}; take fewer windows "
-                "(a body: memory=0)."
+                f"{centres * vectors * dims:,} numbers, more than {MAX_NUMBERS:,}; take fewer "
+                "windows (a body: memory=0)."
             )
-        self.register_buffer("template", torch.zeros(seen, dims))
-        self.register_buffer("mean", torch.zeros(seen * dims))
-        self.register_buffer("centres", torch.zeros(centres, seen * dims))
+        self.register_buffer("template", torch.zeros(vectors, dims))
+        self.register_buffer("mean", torch.zeros(vectors * dims))
+        self.register_buffer("centres", torch.zeros(centres, vectors * dims))
         self.register_buffer("width", torch.ones(()))
-        # As built, the straight line.
+        # Unfitted, the straight line.
         self.position = nn.Parameter(torch.zeros(centres, nodes * dims))
         self.velocity = nn.Parameter(torch.zeros(centres, nodes * dims))
 
@@ -90,30 +89,31 @@ class Kernel(Regression):
             return self.tree.both_sides(super().forecast, graph)
 
     def residual(self, start: Start) -> tuple[Tensor, Tensor]:
-        seen = self._seen(start)
-        turn = self._turn(start, seen, self.template)
-        near = gaussians((seen @ turn).flatten(1) - self.mean, self.centres, self.width)  # (B, C)
-        found = (near @ w for w in (self.position, self.velocity))
-        position, velocity = (f.unflatten(1, start.x.shape[1:]) @ turn.mT for f in found)
+        descriptors = self._descriptors(start)
+        rotation = self._alignment(start, descriptors, self.template)
+        aligned = (descriptors @ rotation).flatten(1) - self.mean
+        kernel = gaussians(aligned, self.centres, self.width)  # (B, C)
+        sums = (kernel @ w for w in (self.position, self.velocity))
+        position, velocity = (t.unflatten(1, start.x.shape[1:]) @ rotation.mT for t in sums)
         return position, velocity
 
-    def _seen(self, start: Start) -> Tensor:
-        """All that windows are compared by: steps, where they lead, and the pose, (B, A, n)."""
+    def _descriptors(self, start: Start) -> Tensor:
+        """The vectors that windows are compared by: steps, `ahead`, and the pose, (B, A, n)."""
         check_nodes(start.graph, self.settings["nodes"])
         check_dims(start.graph, self.settings["dims"])
         check_no_box(start.graph, "kernel regression takes offsets from the centroid")
         x, ahead = start.x.unsqueeze(1), start.ahead.unsqueeze(1)  # (B, 1, N, n)
         pose = x - x.mean(2, keepdim=True)
-        steps = CHANGES * start.state.x.diff(dim=1)  # (B, L - 1, N, n)
-        return torch.cat([steps, CHANGES * ahead, pose], dim=1).flatten(1, 2)
+        steps = STEP_WEIGHT * start.state.x.diff(dim=1)  # (B, L - 1, N, n)
+        return torch.cat([steps, STEP_WEIGHT * ahead, pose], dim=1).flatten(1, 2)
 
-    def _turn(self, start: Start, seen: Tensor, template: Tensor) -> Tensor:
+    def _alignment(self, start: Start, descriptors: Tensor, template: Tensor) -> Tensor:
         """The rotations or reflections after which windows fit the template best, (B, n, n)."""
         if not self.settings["up"]:
-            return _nearest_rotation(seen.mT @ template)
-        # Up becomes the first axis; what is level decides about the rest.
-        up = up_of(start.graph).unsqueeze(-1)  # (B, n, 1)
-        level = _unit(_level(seen, up).mT @ F.pad(template[:, 1:], (1, 0)))
+            return _nearest_rotation(descriptors.mT @ template)
+        # Up becomes the first axis; the horizontal components decide about the rest.
+        up = require_up(start.graph).unsqueeze(-1)  # (B, n, 1)
+        level = _unit(_horizontal(descriptors, up).mT @ F.pad(template[:, 1:], (1, 0)))
         first = F.pad(up.new_ones(1), (0, up.shape[1] - 1))
         return _nearest_rotation(level + up * first)
 
@@ -121,25 +121,25 @@ class Kernel(Regression):
     def solve(self, train: Examples, val: Examples) -> float:
         """Set the weights to the best ones, with width and penalty that are best for `val`.
 
-        Of very many training windows, some are taken, from all of them alike.
+        Of more than `MAX_WINDOWS` training windows, so many are taken at even intervals.
         """
         val = list(val)
-        fitted, others = self._examples(self._both_sides(train)), self._examples(val)
-        template = self._template(fitted)
-        turned, values = self._gathered(fitted, template)
-        judged, aims = self._gathered(others, template)
-        some = evenly_spaced_indices(len(turned), WINDOWS)
-        turned, values = turned[some], [y[some] for y in values]
-        mean = turned.mean(0)
-        centres = turned[evenly_spaced_indices(len(turned), len(self.centres))] - mean
-        gap = _typical_gap(centres, turned)
+        training, validation = self._examples(self._both_sides(train)), self._examples(val)
+        template = self._template(training)
+        aligned, values = self._gathered(training, template)
+        val_aligned, val_values = self._gathered(validation, template)
+        some = evenly_spaced_indices(len(aligned), MAX_WINDOWS)
+        aligned, values = aligned[some], [y[some] for y in values]
+        mean = aligned.mean(0)
+        centres = aligned[evenly_spaced_indices(len(aligned), len(self.centres))] - mean
+        typical = _typical_squared_distance(centres, aligned)
 
         def fitted_with(width: Tensor) -> tuple[float, tuple[Tensor, list[Tensor]]]:
             basis = _Basis(centres, width)
-            found = _ridge(basis(turned - mean), values, basis(judged - mean), aims)
-            return found[0][0], (width, [basis.back @ w for _, w in found])
+            fits = _ridge(basis(aligned - mean), values, basis(val_aligned - mean), val_values)
+            return fits[0][0], (width, [basis.back @ w for _, w in fits])
 
-        _, (width, weights) = best(fitted_with(share * gap) for share in WIDTHS)
+        _, (width, weights) = best(fitted_with(factor * typical) for factor in WIDTHS)
         for parameter, w in zip((self.position, self.velocity), weights, strict=True):
             parameter.zero_()[: len(w)] = w.to(parameter)
         self.centres.zero_()[: len(centres)] = centres
@@ -149,68 +149,73 @@ class Kernel(Regression):
 
     def _error(self, examples: Examples) -> float:
         """The mean squared position error of the forecasts."""
-        found = ((self(graph.to(self.position.dtype)), target) for graph, target in examples)
-        return float(torch.cat([mse(end.x.to(target.x), target.x) for end, target in found]).mean())
+        errors = [
+            mse(self(graph.to(self.position.dtype)).x.to(target.x), target.x)
+            for graph, target in examples
+        ]
+        return float(torch.cat(errors).mean())
 
     def _both_sides(self, examples: Examples) -> Examples:
+        """The examples and, if the tree has sides, their mirror images."""
         for graph, target in examples:
             yield graph, target
             if self.tree.has_sides:
                 yield self.tree.mirrored(graph), target.permute(self.tree.mirror)
 
-    def _examples(self, examples: Examples) -> list[_Seen]:
-        return [_Seen(start, self._seen(start), *b) for start, b in self.starts(examples)]
+    def _examples(self, examples: Examples) -> list[_Examples]:
+        starts = self.starts(examples)
+        return [_Examples(start, self._descriptors(start), *residual) for start, residual in starts]
 
-    def _template(self, examples: list[_Seen]) -> Tensor:
-        """The mean of the windows, turned until they fit it, (A, n)."""
+    def _template(self, examples: list[_Examples]) -> Tensor:
+        """The mean of the windows after they are aligned with it, (A, n)."""
         template = max((self._fullest(e) for e in examples), key=lambda pair: pair[0])[1]
-        for _ in range(ROUNDS):
+        for _ in range(PROCRUSTES_ROUNDS):
             total = torch.zeros_like(template)
-            for start, seen, *_ in examples:
-                total += (seen @ self._turn(start, seen, template)).sum(0)
-            template = total / sum(len(example.seen) for example in examples)
+            for start, descriptors, *_ in examples:
+                total += (descriptors @ self._alignment(start, descriptors, template)).sum(0)
+            template = total / sum(len(example.descriptors) for example in examples)
         return template
 
-    def _fullest(self, example: _Seen) -> tuple[float, Tensor]:
-        """The window that is extended in most directions, and how far in the least of them.
+    def _fullest(self, example: _Examples) -> tuple[float, Tensor]:
+        """The window with the largest least singular value, and that value.
 
-        A window that is flat says nothing about how to turn others across.
+        A flat window does not determine how to align others across its plane.
         """
-        start, seen, *_ = example
+        start, descriptors, *_ = example
         if not self.settings["up"]:
-            least = torch.linalg.svdvals(seen)[:, -1]
-            return float(least.max()), seen[least.argmax()]
-        up = up_of(start.graph).unsqueeze(-1)
-        sizes = torch.linalg.svdvals(_level(seen, up))
-        least = sizes[:, min(sizes.shape[1] - 1, max(0, seen.shape[-1] - 2))]
+            least = torch.linalg.svdvals(descriptors)[:, -1]
+            return float(least.max()), descriptors[least.argmax()]
+        up = require_up(start.graph).unsqueeze(-1)
+        sizes = torch.linalg.svdvals(_horizontal(descriptors, up))
+        least = sizes[:, min(sizes.shape[1] - 1, max(0, descriptors.shape[-1] - 2))]
         best = int(least.argmax())
         axes, _ = torch.linalg.qr(torch.cat([up[best], torch.eye(len(up[best])).to(up)], dim=1))
         axes = axes * torch.where((axes[:, :1] * up[best]).sum() < 0, -1.0, 1.0)
-        return float(least[best]), seen[best] @ axes  # up is the first axis
+        return float(least[best]), descriptors[best] @ axes  # up is the first axis
 
-    def _gathered(self, examples: list[_Seen], template: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """All windows turned, (W, A n), and what lay beyond the line, for x and v, (W, N n)."""
+    def _gathered(self, examples: list[_Examples], template: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """All windows aligned, (W, A n), and their residuals of x and of v, (W, N n) each."""
         parts = []
-        for start, seen, *residual in examples:
-            turn = self._turn(start, seen, template)
-            parts.append([(vectors @ turn).flatten(1) for vectors in (seen, *residual)])
-        turned, *values = (torch.cat(part) for part in zip(*parts, strict=True))
-        return turned, values
+        for start, descriptors, *residual in examples:
+            rotation = self._alignment(start, descriptors, template)
+            parts.append([(vectors @ rotation).flatten(1) for vectors in (descriptors, *residual)])
+        aligned, *values = (torch.cat(part) for part in zip(*parts, strict=True))
+        return aligned, values
 
 
-class _Seen(NamedTuple):
-    """Windows to learn from: their vectors (B, A, n), and what lay beyond the line (B, N, n)."""
+class _Examples(NamedTuple):
+    """Windows to fit, their descriptors (B, A, n) and residuals of x and v (B, N, n)."""
 
     start: Start
-    seen: Tensor
+    descriptors: Tensor
     x: Tensor
     v: Tensor
 
 
 class _Basis:
-    """Functions that are orthonormal in the kernel's own norm, made of Gaussians on centres.
+    """Sums of Gaussians on centres that are orthonormal functions in the norm of the kernel.
 
-    Penalised by |w|^2 they are kernel regression on all windows with Gaussians on some of them.
+    Penalised by |w|^2, regression on them is kernel regression with Gaussians on some windows only.
 
     Args:
         centres: (C, A n).
@@ -229,57 +234,57 @@ class _Basis:
 
 
 def _ridge(
-    f: Tensor, values: list[Tensor], f_val: Tensor, aims: list[Tensor]
+    f: Tensor, values: list[Tensor], val_f: Tensor, val_values: list[Tensor]
 ) -> list[tuple[float, Tensor]]:
-    """For each kind of values the lowest error of any penalty on `f_val`, and its weights."""
+    """Ridge regressions of values on f: the least validation error of any penalty, and weights."""
     size, axes = torch.linalg.eigh(f.mT @ f)
-    f, f_val = f @ axes, f_val @ axes
-    found = []
-    for y, aim in zip(values, aims, strict=True):
+    f, val_f = f @ axes, val_f @ axes
+    fits = []
+    for y, val_y in zip(values, val_values, strict=True):
         fy = f.mT @ y
         weights = [fy / (size.clamp(min=0) + p)[:, None] for p in PENALTIES]
-        error, w = best((float((f_val @ w - aim).square().mean()), w) for w in weights)
-        found.append((error, axes @ w))
-    return found
+        error, w = best((float((val_f @ w - val_y).square().mean()), w) for w in weights)
+        fits.append((error, axes @ w))
+    return fits
 
 
-def _typical_gap(centres: Tensor, windows: Tensor) -> Tensor:
-    """The median of the squared distances of centres, or something if most are the same."""
+def _typical_squared_distance(centres: Tensor, windows: Tensor) -> Tensor:
+    """The median squared distance of two centres, bounded below in case most are equal."""
     rows, columns = torch.triu_indices(len(centres), len(centres), offset=1)
     least = 1e-3 * windows.square().sum(1).mean().clamp(min=1e-30)
     if len(rows) == 0:
         return least
-    return gaps(centres, centres)[rows, columns].median().clamp(min=least)
+    return squared_distances(centres, centres)[rows, columns].median().clamp(min=least)
 
 
 def gaussians(windows: Tensor, centres: Tensor, width: Tensor) -> Tensor:
     """exp(-|window - centre|^2 / width), (W, C)."""
-    return (-gaps(windows, centres) / width).exp()
+    return (-squared_distances(windows, centres) / width).exp()
 
 
-def gaps(a: Tensor, b: Tensor) -> Tensor:
+def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """Squared distances of all pairs of rows, (W, C)."""
-    # (Rows are about 0: dot products round by no more than a share of what rows differ by.)
+    # (Rows are centred at 0, so that rounding in the products is small beside the distances.)
     squares = a.square().sum(1)[:, None] + b.square().sum(1)
     return (squares - 2 * a @ b.mT).clamp(min=0.0)
 
 
-def _level(vectors: Tensor, up: Tensor) -> Tensor:
-    """Vectors (B, A, n) less what of them points along up, (B, n, 1)."""
+def _horizontal(vectors: Tensor, up: Tensor) -> Tensor:
+    """Vectors (B, A, n) without their components along up, (B, n, 1)."""
     return vectors - (vectors @ up) * up.mT
 
 
 def _unit(m: Tensor) -> Tensor:
-    """Matrices (B, n, n) over their size; 0 stays 0."""
+    """Matrices (B, n, n) divided by their norm; 0 stays 0."""
     m = m / m.abs().amax((1, 2), keepdim=True).clamp(min=1e-30)  # (squares would overflow)
     return m / m.square().sum((1, 2), keepdim=True).sqrt().clamp(min=1e-30)
 
 
 def _nearest_rotation(m: Tensor) -> Tensor:
-    """U V^T of m = U S V^T, (B, n, n): of m = A^T B, what turns A into B (Schoenemann 1966).
+    """U V^T of m = U S V^T, (B, n, n): for m = A^T B, what rotates A to B (Schönemann 1966).
 
-    By Newton and Schulz's iteration, x (3 - x^T x) / 2, which takes singular values to 1, but not
-    those that are 0: what has no direction is given none, where U and V would be arbitrary.
+    By the Newton-Schulz iteration, x (3 - x^T x) / 2, which takes singular values to 1 except
+    those that are 0: U and V are arbitrary there, and the result has no such direction.
     """
     x = _unit(m)
     for _ in range(ITERATIONS):
@@ -288,6 +293,6 @@ def _nearest_rotation(m: Tensor) -> Tensor:
 
 
 def _in_full_precision(device: str) -> AbstractContextManager[None]:
-    """Mixed precision is not for sums of large weights of both signs."""
+    """Switch mixed precision off, which sums of large weights of both signs do not bear."""
     mixed = torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if mixed else nullcontext()

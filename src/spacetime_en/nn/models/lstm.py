@@ -42,8 +42,8 @@ class LSTMOverTime(nn.Module):
         else:
             # Observed frames first, in order: what follows them cannot reach back.
             order = (~window.observed).int().argsort(dim=1, stable=True)  # (B, L)
-            moved, _ = self.lstm(_take(tokens, order))
-            tokens = _take(moved, order.argsort(dim=1))
+            sorted_tokens, _ = self.lstm(_take(tokens, order))
+            tokens = _take(sorted_tokens, order.argsort(dim=1))
         h, x, v = tokens.view_as(nodes).split(self.split, dim=-1)
         return h, x, v, AttentionMaps()
 

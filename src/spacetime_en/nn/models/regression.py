@@ -1,4 +1,4 @@
-"""What regressions in closed form have in common: they say what lies beyond the straight line."""
+"""What regressions in closed form have in common: they fit residuals from the straight line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import ClosedForm, Examples
-from spacetime_en.nn.requirements import check_ahead, check_frames
+from spacetime_en.nn.requirements import check_frames, check_horizon
 from spacetime_en.nn.state import State, Units
 
 T = TypeVar("T")
 
 
 def best(candidates: Iterable[tuple[float, T]]) -> tuple[float, T]:
-    """Of errors and what has them, the least finite error."""
+    """The candidate with the least finite error, and that error."""
     finite = [pair for pair in candidates if math.isfinite(pair[0])]
     if not finite:
         raise InputError("targets: no penalty has a finite error; look for NaN and huge numbers.")
@@ -27,12 +27,12 @@ def best(candidates: Iterable[tuple[float, T]]) -> tuple[float, T]:
 
 
 class Start(NamedTuple):
-    """A window as a regression sees it.
+    """The inputs of a regression.
 
     Args:
-        graph, units, state: the window, its units, and what they make of it.
+        graph, units, state: the window, its units, and its state in these units.
         x: the last positions, (B, N, n).
-        ahead: how far the last velocities lead, (B, N, n).
+        ahead: displacements at the last velocities over the horizon, (B, N, n).
     """
 
     graph: SpacetimeGraph
@@ -43,13 +43,13 @@ class Start(NamedTuple):
 
 
 class Regression(ClosedForm):
-    """The straight line, and beyond it a function that is fitted in closed form.
+    """The straight line, plus a residual that is fitted in closed form.
 
-    A penalty draws it to the straight line, not to rest.
+    Penalties shrink the residual: forecasts are drawn to the straight line, not to rest.
     """
 
     def residual(self, start: Start) -> tuple[Tensor, Tensor]:
-        """How far positions, and velocities times the horizon, lie beyond the straight line.
+        """Residuals from the straight line of positions, and of velocities times the horizon.
 
         Returns: (B, N, n) each.
         """
@@ -63,22 +63,22 @@ class Regression(ClosedForm):
         return start.units.denormalize(graph, x, v)
 
     def start(self, graph: SpacetimeGraph) -> Start:
-        """Units, state, the last positions and how far their velocities lead."""
+        """The inputs of the regression for `graph`."""
         check_frames(graph, self.settings["frames"])
-        check_ahead(graph)
+        check_horizon(graph)
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
         state = units.normalize(graph)
         ahead = graph.horizon[:, None, None] * state.v[:, -1]
         return Start(graph, units, state, state.x[:, -1], ahead)
 
     def starts(self, examples: Examples) -> Iterator[tuple[Start, tuple[Tensor, Tensor]]]:
-        """Windows and what truly lay beyond their straight lines, in double precision."""
+        """The inputs and the true residuals of all examples, in double precision."""
         empty = True
         for graph, target in examples:
             empty = False
             graph, target = graph.to(torch.float64), target.to(torch.float64)
             start = self.start(graph)
-            x, v = start.units.seen(target)
+            x, v = start.units.normalize_forecast(target)
             horizon = graph.horizon[:, None, None]
             yield start, (x - start.x - start.ahead, horizon * v - start.ahead)
         if empty:

@@ -1,8 +1,8 @@
 """Equivariant ridge regression, solved in closed form: the baseline to try first.
 
-How far a node gets beyond the straight line is a weighted sum of vectors that turn with the data
-and do not shift with it: past differences x(last) - x(t), offsets from the centroid, and the last
-velocities times the time to the target. The weights are scalars, so that the forecast is
+The residual of a node from the straight line is a weighted sum of vectors that rotate with the data
+and are invariant to translations: past differences x(last) - x(t), offsets from the centroid, and
+the last velocities times the time to the target. The weights are scalars, so that the forecast is
 equivariant whatever they are.
 """
 
@@ -21,9 +21,9 @@ from spacetime_en.nn.models.regression import Regression, Start, best
 from spacetime_en.nn.requirements import check_no_box, check_no_padding, check_nodes, check_widths
 from spacetime_en.nn.state import State, Units
 
-# Penalties relative to the mean square of a vector: from none to all but nothing.
+# Penalties relative to the mean square of a vector: from next to none to all but nothing left.
 PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
-MOST = 8_000  # vectors: beyond, the normal equations take gigabytes
+MAX_VECTORS = 8_000  # beyond, the normal equations take gigabytes
 
 
 class _Ridge(Regression):
@@ -41,7 +41,7 @@ class _Ridge(Regression):
         raise NotImplementedError
 
     def rows(self, vectors: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """F and Y of F w = Y, from vectors and the values (B, N, n) to be met."""
+        """F and Y of F w = Y, from vectors and the residuals (B, N, n) to fit."""
         raise NotImplementedError
 
     def residual(self, start: Start) -> tuple[Tensor, Tensor]:
@@ -51,13 +51,12 @@ class _Ridge(Regression):
     @torch.no_grad()
     def solve(self, train: Examples, val: Examples) -> float:
         """Set the weights to the best ones, with the penalty that is best for `val`."""
-        fitted, chosen = (self._equations(examples) for examples in (train, val))
-        found = []
-        for weights, own, other in zip((self.position, self.velocity), fitted, chosen, strict=True):
-            error, penalty = best((other.error(own.solution(p)), p) for p in PENALTIES)
-            weights.copy_(own.solution(penalty))
-            found.append(error)
-        return found[0]
+        errors, both = [], (self._equations(train), self._equations(val))
+        for weights, fit, check in zip((self.position, self.velocity), *both, strict=True):
+            error, penalty = best((check.error(fit.solution(p)), p) for p in PENALTIES)
+            weights.copy_(fit.solution(penalty))
+            errors.append(error)
+        return errors[0]
 
     def _equations(self, examples: Examples) -> tuple[_NormalEquations, _NormalEquations]:
         """The normal equations for positions and for velocities, summed over all examples."""
@@ -70,9 +69,9 @@ class _Ridge(Regression):
 
 
 class Ridge(_Ridge):
-    """Ridge regression for nodes with an identity, as the joints of a body have.
+    """Ridge regression for nodes with an identity, such as the joints of a body.
 
-    Every node has weights of its own for the vectors of all nodes.
+    Every node has its own weights for the vectors of all nodes.
 
     Args:
         nodes: number N of nodes.
@@ -82,12 +81,12 @@ class Ridge(_Ridge):
     def __init__(self, nodes: Positive, frames: Positive = 10) -> None:
         super().__init__()
         count = (frames + 1) * nodes
-        if count > MOST:
+        if count > MAX_VECTORS:
             raise InputError(
                 f"nodes: {nodes} nodes and {frames} frames make {count:,} vectors, too many for "
                 "weights of every node; use ridge-shared."
             )
-        # As built, the straight line.
+        # Unfitted, the straight line.
         self.position = nn.Parameter(torch.zeros(count, nodes))
         self.velocity = nn.Parameter(torch.zeros(count, nodes))
 
@@ -113,8 +112,9 @@ class Ridge(_Ridge):
 class SharedRidge(_Ridge):
     """Ridge regression for particles: one set of weights for all nodes.
 
-    The vectors of a node are its own, their means over all nodes, and means over its neighbours
-    of differences x_i - x_j, plain and at unit length, each also times the edges' attributes.
+    The vectors of a node are its past differences and last velocity, their means over all nodes,
+    its offset from the centroid, and means over its neighbours of differences x_i - x_j, as they
+    are and at unit length, each also times the attributes of the edges.
 
     Args:
         frames: number L of frames.
@@ -136,12 +136,13 @@ class SharedRidge(_Ridge):
         check_no_padding(graph, "ridge takes means over all nodes")
         check_widths(graph, graph.feature_width, self.settings["edge_features"])
         x, ahead = start.x.unsqueeze(1), start.ahead.unsqueeze(1)  # (B, 1, N, n)
-        own = torch.cat([x - start.state.x[:, :-1], ahead], dim=1).transpose(1, 2)  # (B, N, L, n)
-        means = own.mean(1, keepdim=True).expand_as(own)
+        motion = torch.cat([x - start.state.x[:, :-1], ahead], dim=1).transpose(1, 2)
+        means = motion.mean(1, keepdim=True).expand_as(motion)  # (B, N, L, n)
         offset = (x - x.mean(2, keepdim=True)).transpose(1, 2)  # (B, N, 1, n)
         if graph.box is not None:  # there is no centroid
             offset = torch.zeros_like(offset)
-        return torch.cat([own, means, offset, _over_edges(graph, start.units, start.state)], dim=2)
+        edges = _over_edges(graph, start.units, start.state)
+        return torch.cat([motion, means, offset, edges], dim=2)
 
     def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
         return torch.einsum("bnac,a->bnc", vectors, weights[:, 0])
@@ -166,11 +167,11 @@ class _NormalEquations:
     def solution(self, penalty: float) -> Tensor:
         """The weights that minimise |F w - Y|^2 + penalty |w|^2 mean(F^2), (A, outputs)."""
         scale = self.ff.diagonal().mean()
-        if not scale > 0:  # nothing moves, and the straight line says so
+        if not scale > 0:  # nothing moves: the straight line
             return torch.zeros_like(self.fy)
-        whole = self.ff + penalty * scale * torch.eye(len(self.ff)).to(self.ff)
-        found: Tensor = torch.linalg.solve(whole, self.fy)
-        return found
+        penalised = self.ff + penalty * scale * torch.eye(len(self.ff)).to(self.ff)
+        weights: Tensor = torch.linalg.solve(penalised, self.fy)
+        return weights
 
     def error(self, w: Tensor) -> float:
         """The mean squared error of weights on these rows."""
@@ -181,7 +182,7 @@ class _NormalEquations:
 def _over_edges(graph: SpacetimeGraph, units: Units, state: State) -> Tensor:
     """Means over neighbours of a_ij (x_i - x_j), and of the same at unit length, last frame.
 
-    Returns: (B, N, 2 (e + 1), n), the attribute 1 among the a_ij.
+    Returns: (B, N, 2 (e + 1), n); the first attribute a_ij is 1.
     """
     edges = Neighbourhood.of(graph, units.cell(graph))
     difference = edges.differences(state.x)[:, -1]  # (B, N, K, n)

@@ -51,8 +51,8 @@ class SET(Forecaster):
         scaled: attention logits over the square root of the width.
         step: the factor B of Eq. 7.
         dropout: on the features after attention.
-        up: read the direction ``up`` of the graphs: height and rise of the nodes are features,
-            and nodes may move along it.
+        up: read the direction ``up`` of the graphs: height and rate of climb become features, and
+            nodes may move along it.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
     """

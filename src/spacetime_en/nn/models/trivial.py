@@ -1,4 +1,4 @@
-"""Forecasts that learn nothing: what every model must beat."""
+"""Baselines without parameters, which every model must beat."""
 
 import torch
 from torch import Tensor
@@ -75,7 +75,7 @@ class Parabola(Forecaster):
 
 
 def _or_one(t: Tensor) -> Tensor:
-    """Differences of times of frames that are there; 1 for those that are not."""
+    """Time differences, with 1 in place of the 0 of missing frames."""
     return torch.where(t == 0, 1.0, t)
 
 
@@ -95,14 +95,14 @@ class LeastSquaresLine(Forecaster):
         state = units.normalize(graph)
         x_mean = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
         v_mean = mean_over_time(state.v, graph.frame_mask)
-        seen = graph.frame_mask
+        observed = graph.frame_mask
         times = (graph.times - graph.times[:, :1]).to(state.x.dtype)
-        times = times if seen is None else times.masked_fill(~seen, 0.0)
-        t_mean = mean_over_time(times[..., None, None], seen)  # (B, 1, 1)
+        times = times if observed is None else times.masked_fill(~observed, 0.0)
+        t_mean = mean_over_time(times[..., None, None], observed)  # (B, 1, 1)
         t = times[..., None, None] - t_mean.unsqueeze(1)  # (B, L, 1, 1)
         # The normal equations: q (mean t^2 + 1) = mean(t x) + mean(v), t centred.
-        spread = mean_over_time(t.square(), seen)
-        q = (mean_over_time(t * state.x, seen) + v_mean) / (spread + 1)
+        spread = mean_over_time(t.square(), observed)
+        q = (mean_over_time(t * state.x, observed) + v_mean) / (spread + 1)
         ahead = t.gather(1, graph.last_frame[:, None, None, None])[:, 0]  # last frame, centred
         x = x_mean + (ahead + graph.horizon[:, None, None]) * q
         return units.denormalize(graph, x, q)

@@ -1,1 +1,1 @@
-"""The parts of models that integrate motions: forces between pairs, steps, initial conditions."""
+"""The parts of models that integrate motion: pair forces, leapfrog steps, initial conditions."""

@@ -1,8 +1,8 @@
-"""Leapfrog integration of many systems at once, each with steps as long as it can bear.
+"""Leapfrog integration of a batch of systems, each with adaptive steps of its own.
 
 Kick, drift, kick: v += h/2 a(x); x += h v; v += h/2 a(x). It is time-reversible and, with equal
-steps, symplectic: energy errors stay small for ever. Close encounters need short steps; a system
-takes them when, and only when, two of its nodes are about to meet.
+steps, symplectic: energy errors stay bounded. Close encounters need short steps; a system takes
+them when, and only when, two of its nodes are about to meet.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torch import Tensor
 
 from spacetime_en.nn.physics.force import PairForce, Pairs, shortest_time
 
-TOGETHER = 0.15  # share of finished systems at which the others go on by themselves
+COMPACT_ABOVE = 0.15  # fraction of finished systems above which only the others go on
 
 
 class StepControl(NamedTuple):
-    """How fine the steps are.
+    """How long the steps are.
 
     Args:
-        min_steps, max_steps: numbers of steps for the whole duration.
-        step_fraction: of the shortest time in which two nodes could meet; None: `min_steps` equal
-            steps.
+        min_steps, max_steps: bounds on the number of steps for the whole duration.
+        step_fraction: the step as a fraction of the shortest time in which two nodes could meet;
+            None: `min_steps` equal steps.
     """
 
     min_steps: int
@@ -44,17 +44,17 @@ def leapfrog(
     """Positions and velocities after `duration`.
 
     Args:
-        x, v: where the nodes start, (B, N, n).
+        x, v: initial positions and velocities, (B, N, n).
         duration: (B,).
-        bound: the largest gradient that a system may hand back through a step, see :class:`_Bound`.
+        bound: on the norm of a system's gradient at every step, see :class:`_BoundedGradient`.
     Returns: x, v, each (B, N, n).
     """
     motion = _Motion(force, bound)
     a, r = motion.acceleration(x, pairs)
     if control.step_fraction is not None:
         adaptively = motion.adaptively
-        # Which systems go on is known only from the numbers: not for the compiler. (As a decorator
-        # `disable` would import all of it, which takes seconds.)
+        # Which systems go on depends on values, so this is not for the compiler. (As a decorator,
+        # `disable` would import all of torch's compiler, which takes seconds.)
         if "torch._dynamo" in sys.modules:
             adaptively = torch.compiler.disable(adaptively)
         return adaptively(pairs, x, v, a, r, duration, control)
@@ -65,13 +65,13 @@ def leapfrog(
 
 
 class _Motion(NamedTuple):
-    """What every step has in common; the arguments are those of :func:`leapfrog`."""
+    """The equations of motion; the arguments are those of :func:`leapfrog`."""
 
     force: PairForce
     bound: float | None
 
     def acceleration(self, x: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Of nodes at x, (B, N, n), and the distances of all pairs there, (B, 1, N, K, 1)."""
+        """Accelerations of nodes at x, (B, N, n), and distances of all pairs, (B, 1, N, K, 1)."""
         x_ij, r = pairs.differences(x)
         return self.force(x_ij, r, pairs), r
 
@@ -83,7 +83,7 @@ class _Motion(NamedTuple):
         Returns: x, v, a and the distances of all pairs.
         """
         if self.bound is not None:
-            x, v = _Bound.apply(x, v, self.bound)  # type: ignore[no-untyped-call]
+            x, v = _BoundedGradient.apply(x, v, self.bound)  # type: ignore[no-untyped-call]
         v = v + h / 2 * a
         x = x + h * v
         a, r = self.acceleration(x, pairs)
@@ -99,11 +99,11 @@ class _Motion(NamedTuple):
         duration: Tensor,
         control: StepControl,
     ) -> tuple[Tensor, Tensor]:
-        """The end of steps of each system's own."""
+        """Positions and velocities after `duration`, in adaptive steps."""
         assert control.step_fraction is not None
         left, rows = duration, torch.arange(len(x), device=x.device)
         finished: list[tuple[Tensor, Tensor, Tensor]] = []
-        for _ in range(control.max_steps + 1):  # (one more, for what rounding leaves)
+        for _ in range(control.max_steps + 1):  # (one more, for rounding)
             with torch.no_grad():
                 h = control.step_fraction * shortest_time(r, v, a, pairs)
                 whole = duration[rows]
@@ -112,26 +112,26 @@ class _Motion(NamedTuple):
                 )
             x, v, a, r = self.step(pairs, x, v, a, h[:, None, None])
             left = left - h
-            over = left <= 1e-6 * whole
-            count = int(over.sum())
+            is_done = left <= 1e-6 * whole
+            count = int(is_done.sum())
             if count == len(rows):
                 break
-            if count > TOGETHER * len(rows):
-                done, on = over.nonzero()[:, 0], (~over).nonzero()[:, 0]
+            if count > COMPACT_ABOVE * len(rows):
+                done, active = is_done.nonzero()[:, 0], (~is_done).nonzero()[:, 0]
                 finished.append((rows[done], x[done], v[done]))
-                rows, x, v, a, r, left = (t[on] for t in (rows, x, v, a, r, left))
-                pairs = pairs.select(on)
+                rows, x, v, a, r, left = (t[active] for t in (rows, x, v, a, r, left))
+                pairs = pairs.select(active)
         finished.append((rows, x, v))
         rows, x, v = (torch.cat(parts) for parts in zip(*finished, strict=True))
         order = rows.argsort()
         return x[order], v[order]
 
 
-class _Bound(torch.autograd.Function):
-    """The identity; its gradient is shortened, system by system, to at most `bound`.
+class _BoundedGradient(torch.autograd.Function):
+    """The identity; its gradient is clipped, system by system, to the norm `bound`.
 
-    After a close encounter the smallest change of the start decides where things go, and gradients
-    grow without limit: a handful of systems would decide the direction of every step.
+    After a close encounter, motions are chaotic and gradients grow without limit: a handful of
+    systems would dominate every training step.
     """
 
     @staticmethod
@@ -143,5 +143,5 @@ class _Bound(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         gx, gv = (g.nan_to_num(0.0, 0.0, 0.0) for g in grads)
         square = gx.square().sum((1, 2), keepdim=True) + gv.square().sum((1, 2), keepdim=True)
-        share = (ctx.bound / square.sqrt().clamp(min=1e-30)).clamp(max=1.0)
-        return gx * share, gv * share, None
+        factor = (ctx.bound / square.sqrt().clamp(min=1e-30)).clamp(max=1.0)
+        return gx * factor, gv * factor, None

@@ -1,9 +1,9 @@
-"""Where things may have been, given a window of noisy frames.
+"""Initial conditions that are consistent with a window of noisy frames.
 
-The mean over the frames is the state at their mean time, and how far the frames scatter about it
-says how well it is known. States that the window leaves possible are mixtures of that scatter with
-fixed random numbers, the same for all nodes: they turn, move and permute with the window, so that
-nothing random breaks a symmetry.
+The mean over the frames estimates the state at their mean time, and the scatter of the frames about
+it says how uncertain it is. Samples of the initial conditions are mixtures of that scatter with
+fixed random numbers, the same for all nodes: they rotate, translate and permute with the window, so
+that sampling breaks no symmetry.
 """
 
 from __future__ import annotations
@@ -16,69 +16,69 @@ from torch import Tensor, nn
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.state import State, mean_over_time
 
-LONGEST = 256  # frames with random numbers of their own; longer windows use them again
+MAX_FRAMES = 256  # with random numbers of their own; longer windows use them again
 
 
 class WindowStatistics(NamedTuple):
-    """What a window of m observed frames shows.
+    """Statistics of a window of m observed frames.
 
     Args:
         x, v: means over the frames, (B, N, n).
         nodes: 1 where a node exists, 0 for padding, (B, N, 1).
         centre: the mean of x over the nodes, (B, 1, n) (in a box x itself, (B, N, n)).
-        off_x, off_v: how far the frames are from motion at constant velocity, (B, L, N, n), over
-            sqrt(m - 1): a mixture with standard normal numbers is like the noise of a frame.
+        residual_x, residual_v: residuals of the frames from motion at constant velocity, divided
+            by sqrt(m - 1), (B, L, N, n): weighted with standard normal numbers, their sum is
+            distributed like the noise of a frame.
         frames: m, (B, 1, 1, 1).
-        size_x, size_v: standard deviations of the noise of a frame, (B, 1, 1, 1).
-        before: how long the mean time of the frames is before the last of them, (B,).
+        noise_x, noise_v: standard deviations of the noise of a frame, (B, 1, 1, 1).
+        mean_age: the time from the mean time of the frames to the last of them, (B,).
     """
 
     x: Tensor
     v: Tensor
     nodes: Tensor
     centre: Tensor
-    off_x: Tensor
-    off_v: Tensor
+    residual_x: Tensor
+    residual_v: Tensor
     frames: Tensor
-    size_x: Tensor
-    size_v: Tensor
-    before: Tensor
+    noise_x: Tensor
+    noise_v: Tensor
+    mean_age: Tensor
 
     @classmethod
     def of(cls, graph: SpacetimeGraph, state: State, time: float) -> WindowStatistics:
-        """The statistics of `graph`; `state` holds it in units of which `time` is one."""
+        """The statistics of `graph`, whose `state` is in units of `time`."""
         B, L, N, _ = state.x.shape
-        seen = state.x.new_ones(B, L) if graph.frame_mask is None else graph.frame_mask.to(state.x)
-        nodes = state.x.new_ones(B, N) if graph.node_mask is None else graph.node_mask.to(state.x)
+        ones = state.x.new_ones
+        observed = ones(B, L) if graph.frame_mask is None else graph.frame_mask.to(state.x)
+        nodes = ones(B, N) if graph.node_mask is None else graph.node_mask.to(state.x)
         nodes = nodes.unsqueeze(-1)  # (B, N, 1)
-        m = seen.sum(1)
+        m = observed.sum(1)
         last = graph.times.gather(1, graph.last_frame[:, None])
         age = ((last - graph.times) / time).to(state.x)  # (B, L)
-        before = (age * seen).sum(1) / m
+        mean_age = (age * observed).sum(1) / m
         x, v = (mean_over_time(t, graph.frame_mask) for t in (state.x, state.v))
         count = nodes.sum(1, keepdim=True)
         centre = (x * nodes).sum(1, keepdim=True) / count
-        if graph.box is not None:  # there is no centre: every node is its own
+        if graph.box is not None:  # there is no centre, and positions do not shrink
             centre = x
-        moved = (before[:, None] - age)[..., None, None] * v[:, None]
-        share = seen / (m - 1).clamp(min=1).sqrt()[:, None]  # (a single frame has no scatter)
-        off_x = (state.x - x[:, None] - moved) * share[..., None, None]
-        off_v = (state.v - v[:, None]) * share[..., None, None]
-        size_x, size_v = (
-            (
-                off.square().mean(3, keepdim=True).sum((1, 2), keepdim=True) / count.unsqueeze(1)
-            ).sqrt()
-            for off in (off_x, off_v)  # (0 for padded nodes)
+        moved = (mean_age[:, None] - age)[..., None, None] * v[:, None]
+        weight = observed / (m - 1).clamp(min=1).sqrt()[:, None]  # (a single frame has no scatter)
+        residual_x = (state.x - x[:, None] - moved) * weight[..., None, None]
+        residual_v = (state.v - v[:, None]) * weight[..., None, None]
+        noise_x, noise_v = (
+            (t.square().mean(3, keepdim=True).sum((1, 2), keepdim=True) / count.unsqueeze(1)).sqrt()
+            for t in (residual_x, residual_v)  # (0 for padded nodes)
         )
-        return cls(x, v, nodes, centre, off_x, off_v, m.view(-1, 1, 1, 1), size_x, size_v, before)
+        m = m.view(-1, 1, 1, 1)
+        return cls(x, v, nodes, centre, residual_x, residual_v, m, noise_x, noise_v, mean_age)
 
 
 class Observer(nn.Module):
-    """States that a window leaves possible, at its mean time, by four learned numbers.
+    """Samples of the initial conditions at the mean time of a window, by four learned numbers.
 
-    Two say how far the means are to be trusted, those of positions relative to the centroid and
-    those of velocities: what looks extreme is more often extreme noise. Two say how far the states
-    lie about them, in standard errors.
+    Two are shrinkages, of positions towards their centroid and of velocities towards 0, because
+    extreme means owe more to extreme noise. Two are the spreads of the samples, in standard errors.
     """
 
     def __init__(self) -> None:
@@ -86,54 +86,54 @@ class Observer(nn.Module):
         self.shrinkage_logit = nn.Parameter(torch.full((2,), 3.0))
         self.log_spread = nn.Parameter(torch.zeros(2))
 
-    def forward(self, statistics: WindowStatistics, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Positions and velocities of K states, (B, K, N, n) each.
+    def forward(self, statistics: WindowStatistics, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """Positions and velocities of K samples, (B, K, N, n) each.
 
         Args:
-            numbers: standard normal, to mix the scatter of x and of v, (2, B, K, L), or with
+            draws: standard normal weights of the residuals of x and of v, (2, B, K, L), or with
                 B = 1 the same for all graphs.
         """
         shrinkage, spread = self.shrinkage_logit.sigmoid(), self.log_spread.exp()
         x = statistics.centre + shrinkage[0] * (statistics.x - statistics.centre)
         v = shrinkage[1] * statistics.v
-        c = spread[:, None, None, None] * numbers
+        c = spread[:, None, None, None] * draws
         error_x, error_v = (
-            torch.einsum("bkl,blnc->bknc", c[i].expand(x.shape[0], -1, -1), off)
+            torch.einsum("bkl,blnc->bknc", c[i].expand(x.shape[0], -1, -1), residual)
             * statistics.frames.rsqrt()
-            for i, off in enumerate((statistics.off_x, statistics.off_v))
+            for i, residual in enumerate((statistics.residual_x, statistics.residual_v))
         )
         return x[:, None] + error_x, v[:, None] + error_v
 
     @torch.no_grad()
     def calibrate(self, statistics: WindowStatistics) -> None:
-        """Begin with what scatter and spread of graphs say.
+        """Set the four numbers to what the scatter within windows and the spread of means suggest.
 
-        The shrinkage is signal over signal and noise. The states of a normal signal in normal
-        noise, given the mean, have a standard deviation of sqrt(shrinkage) standard errors.
+        The shrinkage is the variance of the signal over that of signal and noise. Given the mean,
+        a normal signal in normal noise has a standard deviation of sqrt(shrinkage) standard errors.
         """
         count = statistics.nodes.sum(1)
-        free = (count - 1).sum() * statistics.x.shape[-1]  # (the centre is of the same nodes)
-        if free == 0 or not statistics.off_x.any():
+        freedom = (count - 1).sum() * statistics.x.shape[-1]  # (the centre is of the same nodes)
+        if freedom == 0 or not statistics.residual_x.any():
             return
-        seen_x = ((statistics.x - statistics.centre).square() * statistics.nodes).sum() / free
-        seen_v = (statistics.v.square() * statistics.nodes).sum() / (
+        total_x = ((statistics.x - statistics.centre).square() * statistics.nodes).sum() / freedom
+        total_v = (statistics.v.square() * statistics.nodes).sum() / (
             count.sum() * statistics.x.shape[-1]
         )
-        sizes = (statistics.size_x, statistics.size_v)
-        noise = [(size.square() / statistics.frames).mean() for size in sizes]
-        shrinkage = 1 - torch.stack(noise) / torch.stack([seen_x, seen_v])
+        deviations = (statistics.noise_x, statistics.noise_v)
+        noise = [(d.square() / statistics.frames).mean() for d in deviations]
+        shrinkage = 1 - torch.stack(noise) / torch.stack([total_x, total_v])
         shrinkage = shrinkage.nan_to_num(1.0).clamp(0.05, 0.999)
         self.shrinkage_logit.copy_(shrinkage.logit())
         self.log_spread.copy_(shrinkage.log() / 2)
 
 
 def standard_normal(members: int) -> Tensor:
-    """The same random numbers ever again, for x and v and a long window, (2, 1, K, LONGEST).
+    """Fixed random numbers for x and v in every frame of a long window, (2, 1, K, MAX_FRAMES).
 
-    They come in pairs of opposite sign, so that states lie about their mean, and every frame's
-    have mean square 1.
+    They come in pairs of opposite sign, so that samples are centred on their mean, and have mean
+    square 1 in every frame.
     """
     generator = torch.Generator().manual_seed(0)
-    half = torch.randn(2, 1, members // 2, LONGEST, generator=generator, dtype=torch.float64)
+    half = torch.randn(2, 1, members // 2, MAX_FRAMES, generator=generator, dtype=torch.float64)
     half = half / half.square().mean(2, keepdim=True).sqrt()
     return torch.cat([half, -half], dim=2)
