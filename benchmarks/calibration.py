@@ -1,4 +1,4 @@
-"""What a model says of its errors, beside what they are, node by node: a picture.
+"""Calibration of a model with a spread: predicted against actual errors of its nodes.
 
 ``python benchmarks/calibration.py RUN --out calibration.png`` (or ``pretrained:NAME``) on the
 run's own test windows, against their clean targets.
@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 
 from spacetime_en._util.errors import InputError
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.report.plots import new_figure
 from spacetime_en.runs.run import Run
 
@@ -21,10 +21,10 @@ def main() -> None:
     parser.add_argument("run", help="folder of the run, or pretrained:NAME")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    made = Run.open(given.run)
-    model, config = made.model(), made.config
+    run = Run.open(given.run)
+    model, config = run.model(), run.config
     task = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
-    errors, _ = run(model, task.test, 100)
+    errors, _ = measure_errors(model, task.test, 100)
     groups, total = errors.calibration(GROUPS), errors.calibration(1)
     if groups is None or total is None:
         raise InputError(f"{given.run}: its forecasts have no spread, there is nothing to compare.")
@@ -33,8 +33,8 @@ def main() -> None:
     print(f"all: said {total[0]['said']:.3g}, found {total[0]['found']:.3g}")
     figure = new_figure(4.5, 4)
     axes = figure.add_subplot()
-    reach = [value for row in groups for value in row.values()]
-    axes.plot((0, max(reach)), (0, max(reach)), color="0.6", lw=1)
+    largest = max(value for row in groups for value in row.values())
+    axes.plot((0, largest), (0, largest), color="0.6", lw=1)
     axes.plot([row["said"] for row in groups], [row["found"] for row in groups], "o")
     axes.set(xlabel="error of a coordinate, as the model says", ylabel="error found (both rms)")
     figure.savefig(given.out, dpi=150)

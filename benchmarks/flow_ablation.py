@@ -1,6 +1,6 @@
-"""What each idea of set-flow is worth on egnn-nbody: python benchmarks/flow_ablation.py.
+"""Ablation of set-flow on egnn-nbody: python benchmarks/flow_ablation.py.
 
-Every row is the same training with one idea taken away; seed 0, the same budget of processor time.
+Every row is the same training with one idea removed; seed 0, the same budget of processor time.
 Prints the test error (position MSE: mean, median, 90th percentile) of the weights that were best in
 validation.
 """
@@ -13,7 +13,7 @@ import torch
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.data.datasets.registry import load_task
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.nn.models.flow import Curriculum, Flow
 from spacetime_en.nn.physics.force import PairForce
 from spacetime_en.training import TrainingSettings, fit
@@ -36,8 +36,8 @@ class PlainForce(PairForce):
     """A force that is the network's own output, of r."""
 
     def strength(self, r: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.phi(torch.cat([r, s], dim=-1))
-        return found
+        force: torch.Tensor = self.phi(torch.cat([r, s], dim=-1))
+        return force
 
 
 def build(name: str) -> Flow:
@@ -74,8 +74,8 @@ def main() -> None:
         except InputError as error:
             print(f"{name:26} failed: {error}", flush=True)
             continue
-        found = run(model, task.test, 500)[0].summary()["position_mse"]
-        print(f"{name:26}", *(f"{key} {value:.2e}" for key, value in found.items()), flush=True)
+        mse = measure_errors(model, task.test, 500)[0].summary()["position_mse"]
+        print(f"{name:26}", *(f"{key} {value:.2e}" for key, value in mse.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """What set-flow costs beside EGNN: python -m benchmarks.flow_cost [--gas 20000 --horizon 0.1].
 
-A training step at N = 5, both sides in turns on the same batches. The stages of the curriculum
-differ: equal steps and the window alone at first, then steps as the data need them, to the target.
+A training step at N = 5, both models in turn on the same batches. The stages of the curriculum
+differ in cost: at first equal steps over the window alone, then adaptive steps to the target.
 
-With --gas, forecasts of one periodic gas of so many nodes with 20 neighbours each: sixteen equal
-steps, then adaptive ones (once: they may be thousands). Long runs meet other work on the machine:
-what is counted there is the processor time of one thread.
+With --gas, forecasts of one periodic gas of that many nodes with 20 neighbours each: sixteen equal
+steps, then adaptive ones (once: they may be thousands). These are measured in processor time of
+one thread, because other work on the machine disturbs long runs.
 """
 
 import argparse

@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator
 from benchmarks.noise_floor import floor
 from spacetime_en import build_model
 from spacetime_en.data.datasets.registry import load_task
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.report.plots import new_figure
 from spacetime_en.training import TrainingSettings, fit
 from spacetime_en.training.settings import PRESET_SETTINGS
@@ -36,20 +36,20 @@ def trained(
         load_task("charged-noisy", targets=targets, **sizes) for targets in ("observed", "clean")
     )
     torch.manual_seed(0)
-    own = {"steps": steps} if preset == "set-flow-ensemble" else {}
-    model = build_model(preset, like=noisy.train[:1][0], **own)
+    model_settings = {"steps": steps} if preset == "set-flow-ensemble" else {}
+    model = build_model(preset, like=noisy.train[:1][0], **model_settings)
     settings = TrainingSettings(
         **TRAINING[preset], max_time=max_time, clock="cpu", validate_every=EVERY[preset], seed=0
     )
     fit(model, noisy, settings, display=False)
-    return run(model, clean.test, 100)[0].summary()["position_mse"]
+    return measure_errors(model, clean.test, 100)[0].summary()["position_mse"]
 
 
-def draw(found: dict[str, list[float]], lengths: list[int], out: Path) -> None:
-    """The errors against the lengths."""
+def draw(curves: dict[str, list[float]], lengths: list[int], out: Path) -> None:
+    """Draw errors against the number of observed frames."""
     figure = new_figure(5, 3.5)
     axes = figure.add_subplot()
-    for name, values in found.items():
+    for name, values in curves.items():
         axes.loglog(lengths, values, "k:" if name == "floor" else "o-", label=name)
     axes.set(xlabel="frames observed", ylabel="position MSE, clean target")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -71,18 +71,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a picture")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    found: dict[str, list[float]] = {}
+    curves: dict[str, list[float]] = {}
     for length in given.length:
         for preset in given.presets:
             errors = trained(preset, length, given.target_steps, given.max_time, given.steps)
-            found.setdefault(preset, []).append(errors["mean"])
+            curves.setdefault(preset, []).append(errors["mean"])
             row = ", ".join(f"{key} {value:.4g}" for key, value in errors.items())
             print(f"L = {length:2}: {preset:18} {row}", flush=True)
         least = floor(length, given.target_steps, given.windows, samples=100)["error of the mean"]
-        found.setdefault("floor", []).append(least)
+        curves.setdefault("floor", []).append(least)
         print(f"L = {length:2}: {'floor':18} mean {least:.4g}", flush=True)
     if given.out is not None:
-        draw(found, given.length, given.out)
+        draw(curves, given.length, given.out)
         print(given.out)
 
 

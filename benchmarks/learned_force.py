@@ -1,4 +1,4 @@
-"""The law of force that a set-flow has learned, beside the true one of the charged particles.
+"""The force law that a set-flow has learned, beside the true one of the charged particles.
 
 ``python benchmarks/learned_force.py RUN --out force.png``
 """
@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     model = Run.open(given.run).model()
-    assert isinstance(model, Flow), "only a set-flow has a law of force"
+    assert isinstance(model, Flow), "only a set-flow has a force law"
     r = torch.logspace(-1.7, 1, 200)
     most = SYSTEMS["charged"].max_force
     figure = new_figure(6, 4)

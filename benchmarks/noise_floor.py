@@ -85,8 +85,8 @@ class Observed:
     def misfit(self, x: Array, v: Array) -> Array:
         """Minus the logarithm of the likelihood of motions x, v (S, W, L, N, n), (S, W)."""
         square = (x - self.x) ** 2 + (v - self.v) ** 2
-        found: Array = square.sum((2, 3, 4)) / (2 * self.noise)
-        return found
+        misfit: Array = square.sum((2, 3, 4)) / (2 * self.noise)
+        return misfit
 
 
 def moved(x: Array, v: Array, charge: Array, steps: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -118,28 +118,28 @@ def posterior(
         return np.stack([both, seen.misfit(*moved(x, v, seen.charge, steps))])
 
     x, v = seen.draw(a, samples, rng)
-    found = misfits(x, v)
+    current = misfits(x, v)
     width = (1 / (len(seen.t) / seen.noise + 1)) ** 0.5  # of what is left open
-    for before, share in itertools.pairwise(STAGES):
-        weight = (share - before) * (found[0] - found[1])
+    for before, fraction in itertools.pairwise(STAGES):
+        weight = (fraction - before) * (current[0] - current[1])
         weight = np.exp(weight - weight.max(0))
         edges = np.cumsum(weight / weight.sum(0), axis=0)  # (S, W)
         marks = (np.arange(samples) + rng.random()) / samples
         kept = np.stack([np.searchsorted(edges[:, w], marks) for w in range(x.shape[1])], axis=1)
         kept = kept.clip(max=samples - 1)
         x, v = (np.take_along_axis(s, kept[..., None, None], 0) for s in (x, v))
-        found = np.take_along_axis(found, kept[None], 1)
+        current = np.take_along_axis(current, kept[None], 1)
         for size in MOVES:
             x_new = x + size * width * rng.standard_normal(x.shape)
             v_new = v + size * width * rng.standard_normal(v.shape)
             v_new *= SPEED / np.linalg.norm(v_new, axis=-1, keepdims=True)
-            found_new = misfits(x_new, v_new)
-            gain = (1 - share) * (found - found_new)[0] + share * (found - found_new)[1]
+            new = misfits(x_new, v_new)
+            gain = (1 - fraction) * (current - new)[0] + fraction * (current - new)[1]
             gain += ((x**2 - x_new**2) / (2 * seen.sigma2)).sum((2, 3))
             accepted = np.log(rng.random(gain.shape)) < gain
             x = np.where(accepted[..., None, None], x_new, x)
             v = np.where(accepted[..., None, None], v_new, v)
-            found = np.where(accepted, found_new, found)
+            current = np.where(accepted, new, current)
     return x, v
 
 

@@ -1,4 +1,4 @@
-"""How well the true law of force forecasts charged particles: what is left for a learned one.
+"""How well the true force law forecasts charged particles: a bound for learned ones.
 
 ``python benchmarks/oracle.py egnn-nbody --target-steps 10`` prints three rows, all from the exact
 force in the library's own integrator:
@@ -7,9 +7,9 @@ force in the library's own integrator:
   equivariant model can be this force;
 - clipped by length, at the level that is best on the validation windows: the nearest that an
   equivariant pair force comes;
-- clipped by component, but along axes that nobody knows: the mean of the forecasts over random
-  axes is what the best of all exactly equivariant models would say. (Its mean error is that of a
-  few axes, less what more of them would take away.)
+- clipped by component, but along unknown axes: the mean of the forecasts over random axes is the
+  forecast of the best exactly equivariant model. (Its mean error is estimated from a few axes and
+  corrected for their number.)
 """
 
 import argparse
@@ -42,8 +42,8 @@ class ByComponent(PairForce):
         return s / r.square()
 
     def forward(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor:
-        turned = super().forward(x_ij, r, pairs) @ self.axes.mT
-        return turned.clamp(-CLIP, CLIP) @ self.axes
+        rotated = super().forward(x_ij, r, pairs) @ self.axes.mT
+        return rotated.clamp(-CLIP, CLIP) @ self.axes
 
 
 class ByLength(PairForce):
@@ -59,7 +59,7 @@ class ByLength(PairForce):
 
 def forecasts(force: PairForce, windows: SpacetimeGraph, control: StepControl) -> Tensor:
     """Positions at the target time, in double precision, (W, N, n)."""
-    found = []
+    batches = []
     for first in range(0, len(windows), 500):
         graph = windows[first : first + 500]
         graph = graph.frame(graph.last_frame).to(torch.float64)
@@ -67,8 +67,8 @@ def forecasts(force: PairForce, windows: SpacetimeGraph, control: StepControl) -
         pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=1e-9)
         with torch.no_grad():
             x, _ = leapfrog(force, pairs, graph.x[:, 0], graph.v[:, 0], graph.horizon, control)
-        found.append(x)
-    return torch.cat(found)
+        batches.append(x)
+    return torch.cat(batches)
 
 
 def show(name: str, errors: Tensor) -> None:

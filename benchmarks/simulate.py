@@ -1,4 +1,4 @@
-"""The simulator against a plain NumPy loop of the same scheme, side by side in one run.
+"""The simulator against a NumPy loop of the same scheme, side by side in one run.
 
     python benchmarks/simulate.py [--json FILE]
 
@@ -24,7 +24,7 @@ CASES = ((5, 2_000, 10_100), (30, 200, 10_100))
 
 
 def numpy_loop(x, v, charge, steps):
-    """One trajectory, as one would write it."""
+    """One trajectory, in plain NumPy."""
     w = charge[:, None] * charge[None, :]
     for _ in range(steps):
         d = x[:, None] - x[None]

@@ -1,4 +1,4 @@
-"""The model beside the plain way to write it: training steps, memory, long windows, many nodes.
+"""The model against a straightforward implementation: training steps, memory, scaling.
 
     spacetime bench [SECTION ...] [--json]
 

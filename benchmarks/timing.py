@@ -1,4 +1,4 @@
-"""How time and memory are measured: side by side, and in a process of its own."""
+"""Measuring time, side by side in one process, and memory, in a process of its own."""
 
 import gc
 import multiprocessing
@@ -16,27 +16,26 @@ import numpy as np
 
 
 def side_by_side(candidates: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each; they take turns, so that a slow moment strikes all alike.
+    """Median seconds of each candidate; they take turns, so that a slow moment affects all alike.
 
-    In each turn the second run counts: after the first, caches and memory are as in a loop of one's
-    own, and not as the others left them.
+    In each turn only the second run counts: the first one warms the caches.
     """
-    for run in candidates.values():  # kernels are chosen and compiled
+    for run in candidates.values():  # kernels are selected and compiled
         run()
         run()
-    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, run in candidates.items():
             run()
             start = time.perf_counter()
             run()
-            taken[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in taken.items()}
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """So many other processes that never rest, until the block ends or this process does."""
+    """Keep other processes busy until the block, or this process, ends."""
     spin = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
     others = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(processes)]
     try:
@@ -48,9 +47,9 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def peak_memory(make: Callable[..., Callable[[], Any]], *arguments: Any) -> int:
-    """Bytes by which running what `make(*arguments)` returns raises the peak of a new process.
+    """Bytes by which calling the result of `make(*arguments)` raises a new process's peak memory.
 
-    What it needs to be there before it runs, weights and inputs, is not counted.
+    What exists before the call, such as weights and inputs, is not counted.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_peak, (make, arguments))
@@ -60,12 +59,12 @@ def _peak(make: Callable[..., Callable[[], Any]], arguments: tuple[Any, ...]) ->
     run = make(*arguments)
     gc.collect()
     status, marks = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not marks.exists():  # not Linux: what was needed to load libraries hides small peaks
+    if not marks.exists():  # not Linux: the memory for loading libraries hides small peaks
         unit = 1 if sys.platform == "darwin" else 1024
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         run()
         return unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-    marks.write_text("5")  # the peak begins anew
+    marks.write_text("5")  # resets the peak
     before = _kilobytes(status, "VmRSS")
     run()
     return 1024 * (_kilobytes(status, "VmHWM") - before)
@@ -77,5 +76,5 @@ def _kilobytes(status: Path, entry: str) -> int:
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """The power with which costs grow with sizes: the slope of a line through the logarithms."""
+    """The exponent with which costs grow with size: the slope of a line through the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])

@@ -1,9 +1,9 @@
-"""What training costs beyond the model: `fit` beside a bare loop over batches that are ready.
+"""Overhead of training: `fit` against a bare training loop over prepared batches.
 
-The bare loop does forward, loss, backward, clipping and the optimiser's step, nothing else, on
-batches that were cut beforehand. `fit` also cuts batches, seeds, sets the learning rate, watches
-for NaN, logs (CSV) and displays. Both run in one process, in turn, several times; the median time
-of a step is taken of each, and the share that is not the bare loop's is printed.
+The bare loop does forward, loss, backward, clipping and the optimiser's step, and nothing else, on
+batches that were made beforehand. `fit` also makes batches, seeds, sets the learning rate, checks
+for NaN, logs (CSV) and displays progress. Both run in one process, in turn, several times; printed
+are the median time of a step of each, and the fraction of `fit`'s that is overhead.
 
     python benchmarks/training_overhead.py [--steps 100] [--repeats 3]
 """
@@ -60,7 +60,7 @@ def trained(model, task, size: int, steps: int) -> list[float]:
 
 
 def durations(ticks: list[float]) -> list[float]:
-    """Of all steps but the first, in which memory is got and kernels are chosen."""
+    """The durations of all steps but the first, in which memory is allocated."""
     return [after - before for before, after in itertools.pairwise(ticks[1:])]
 
 
@@ -71,23 +71,23 @@ def main() -> None:
     arguments = parser.parse_args()
     task = load_task("charged", counts=(4000, 100, 100))
     graph, _ = task.train[:1]
-    found = {}
+    results = {}
     for preset, size in (("set", 100), ("egnn", 100), ("egnn", 32), ("mlp", 100)):
         fresh = build_model(preset, like=graph)
         steps = max(10, arguments.steps // (8 if preset == "set" else 1))
         batches = list(Batches(task.train, size, seed=0, stop=steps))
-        ours, theirs = [], []
+        with_fit, with_loop = [], []
         for _ in range(arguments.repeats):
-            theirs += durations(bare(copy.deepcopy(fresh), batches))
-            ours += durations(trained(copy.deepcopy(fresh), task, size, steps))
-        model, whole = statistics.median(theirs), statistics.median(ours)
-        found[f"{preset}, batch {size}"] = {
-            "bare_ms": round(1e3 * model, 2),
+            with_loop += durations(bare(copy.deepcopy(fresh), batches))
+            with_fit += durations(trained(copy.deepcopy(fresh), task, size, steps))
+        loop, whole = statistics.median(with_loop), statistics.median(with_fit)
+        results[f"{preset}, batch {size}"] = {
+            "bare_ms": round(1e3 * loop, 2),
             "fit_ms": round(1e3 * whole, 2),
-            "share_outside_the_model": round(1 - model / whole, 4),
+            "overhead": round(1 - loop / whole, 4),
             "samples_per_second": round(size / whole),
         }
-    print(json.dumps(found, indent=2))
+    print(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":

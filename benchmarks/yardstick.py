@@ -1,8 +1,8 @@
-"""The plain way to write the model, to measure ours against: an edge list.
+"""A straightforward implementation of the model on an edge list, to measure ours against.
 
 For every edge h_i, h_j, |x_i - x_j|^2 and a_ij are gathered and concatenated, an MLP makes the
 message, and messages are scattered back; the position attention materialises all differences in
-time. Same parameters, same forecasts (tests/test_yardstick.py), written as a good user would.
+time. Same parameters, same forecasts (tests/test_yardstick.py).
 """
 
 import copy
@@ -72,14 +72,14 @@ def materialised_position_attention(x: Tensor, scale: float, step: float) -> Ten
 
 
 def yardstick(model: Forecaster) -> Forecaster:
-    """The same model, the same weights, written the plain way."""
-    plain = copy.deepcopy(model)
-    for module in plain.modules():
+    """The same model with the same weights, in the straightforward implementation."""
+    reference = copy.deepcopy(model)
+    for module in reference.modules():
         if isinstance(module, EGCL):
             module.__class__ = EdgeListEGCL
         elif isinstance(module, ETAL):
             module.__class__ = MaterialisedETAL
-    return plain
+    return reference
 
 
 _LISTS: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}

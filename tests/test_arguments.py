@@ -152,6 +152,11 @@ def test_windows_longer_than_any_data(trajectories):
         refused(lambda sizes=sizes: Windows(trajectories, *sizes), "windows: no window of ")
 
 
+def test_counts_whose_sum_is_no_integer_of_64_bits(trajectories):
+    for counts in ((2**62, 2**62, 2**62), (10**5000, 1, 1), (0, 1, 1)):
+        refused(lambda counts=counts: Task.from_trajectories(trajectories, counts=counts), "counts")
+
+
 def test_arrays_that_are_none_of_real_numbers(trajectories):
     steps, times = np.arange(12), np.arange(12.0)
     good = {"x": ARRAYS, "v": ARRAYS, "steps": steps, "times": times}

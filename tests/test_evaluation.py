@@ -153,5 +153,5 @@ def test_forecasts_that_are_not_numbers_are_told_and_if_all_are_refused(tiny_tas
     report = evaluate(model, tiny_task).report
     assert report["warnings"] == ["3 forecasts are NaN or infinite."]
     model.limit = torch.inf
-    with pytest.raises(InputError, match="model: all that it forecasts is NaN or infinite"):
+    with pytest.raises(InputError, match="model: all of its forecasts are NaN or infinite"):
         evaluate(model, tiny_task)

@@ -1,4 +1,4 @@
-"""How good a model is on a task: errors beside the trivial forecasts', symmetry, conservation."""
+"""Evaluation of a model on a task: errors, symmetries, calibration, conserved quantities."""
 
 from __future__ import annotations
 
@@ -38,33 +38,33 @@ class Errors:
 
     Args:
         position, velocity: the MSE of each window, (W,).
-        said, found: the mean squared error of each node, by the forecasts' own account and in
-            truth, (nodes,); None: they say nothing.
+        predicted, actual: the MSE of each node as the forecast's spread predicts it, and as it
+            is, (nodes,); None for models without a spread.
     """
 
     position: torch.Tensor
     velocity: torch.Tensor
-    said: torch.Tensor | None = None
-    found: torch.Tensor | None = None
+    predicted: torch.Tensor | None = None
+    actual: torch.Tensor | None = None
 
     def calibration(self, groups: int = 5) -> list[dict[str, float]] | None:
-        """What is said beside what is found, see :func:`~spacetime_en.metrics.calibration`."""
-        if self.said is None or self.found is None:
+        """Predicted errors beside actual ones, see :func:`~spacetime_en.metrics.calibration`."""
+        if self.predicted is None or self.actual is None:
             return None
-        return calibration(self.said, self.found, groups)
+        return calibration(self.predicted, self.actual, groups)
 
     def summary(self) -> dict[str, dict[str, float]]:
-        """Mean, median and 90th percentile of both."""
+        """Mean, median and 90th percentile of the position and the velocity MSE."""
         return {"position_mse": summary(self.position), "velocity_mse": summary(self.velocity)}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What :func:`evaluate` found.
+    """The result of :func:`evaluate`.
 
     Args:
-        report: summaries, plain numbers all through.
-        errors: of the model and of each baseline, by name, for every window.
+        report: summary statistics, as plain numbers.
+        errors: of the model and of each trivial forecast, by name, for every window.
         runs: the trajectory of each window, (W,).
         first_steps: the step of the first frame of each window, (W,).
     """
@@ -75,14 +75,14 @@ class Evaluation:
     first_steps: NDArray[np.int64]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row a window: trajectory, first step, and every error."""
+        """One row per window: trajectory, first step, and all errors."""
         columns: dict[str, list[Any]] = {
             "trajectory": self.runs.tolist(),
             "first_step": self.first_steps.tolist(),
         }
-        for name, of in self.errors.items():
-            columns[f"{name}_position_mse"] = of.position.tolist()
-            columns[f"{name}_velocity_mse"] = of.velocity.tolist()
+        for name, error in self.errors.items():
+            columns[f"{name}_position_mse"] = error.position.tolist()
+            columns[f"{name}_velocity_mse"] = error.velocity.tolist()
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -95,36 +95,36 @@ def evaluate(
     batch_size: Positive = 100,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Forecast every window of a split and compare.
+    """Evaluate a model on all windows of a split.
 
-    The report holds ``position_mse`` and ``velocity_mse``, each with mean, median and 90th
-    percentile over the windows; for each trivial forecast the same (its ``mean``, ``median`` and
-    ``p90`` are those of the positions); the equivariance errors of the model; and, where the
-    physics of the data are known, how much energy and momentum change from the last frame to the
-    forecast, beside how much they change in truth. If the forecasts have a spread, ``calibration``
-    compares it with their errors. ``warnings`` says in what the task differs from the one that the
-    model was trained on; data of another kind are refused.
+    The report holds ``position_mse`` and ``velocity_mse``, each with its mean, median and 90th
+    percentile over the windows; the same for each trivial forecast (whose ``mean``, ``median`` and
+    ``p90`` are those of the positions); the equivariance errors of the model; and, for simulated
+    systems, the drift of energy and momentum from the last frame to the forecast, beside that of
+    the true trajectory. If the forecasts have a spread, ``calibration`` compares it with their
+    errors. ``warnings`` lists how the task differs from the one that the model was trained on;
+    data of a different kind are refused.
 
     Args:
         model: any model; it is put into eval mode.
-        task: what on.
-        split: of the task.
-        batch_size: windows at a time.
-        progress: called with the number of windows done since the last call.
+        task: the task to evaluate on.
+        split: the split of the task.
+        batch_size: number of windows per forward pass.
+        progress: called with the number of windows finished since the last call.
     """
     windows = task.splits[split].seen_by(model)
-    found, forecast = run(model, windows, batch_size, progress)
+    model_errors, forecast = measure_errors(model, windows, batch_size, progress)
     bad = ~(forecast.x.isfinite() & forecast.v.isfinite()).flatten(1).all(1)  # (W,)
     if bad.all():
-        raise InputError("model: all that it forecasts is NaN or infinite; train it again.")
-    by_name = {"model": found}
-    for name, baseline in TRIVIAL_FORECASTS.items():
-        by_name[name], _ = run(baseline(), windows, batch_size)
+        raise InputError("model: all of its forecasts are NaN or infinite; train it again.")
+    by_name = {"model": model_errors}
+    for name, trivial in TRIVIAL_FORECASTS.items():
+        by_name[name], _ = measure_errors(trivial(), windows, batch_size)
     sample, _ = windows[: min(len(windows), 16)]
     parameter = next(model.parameters(), None)
     sample = sample if parameter is None else sample.to(parameter.device, parameter.dtype)
-    # As far as the data themselves reach: a shift of 1000 means nothing to data in micrometres.
-    reach = max(1.0, float(sample.x.abs().max()))
+    # Translations on the scale of the data: one of 1000 means nothing to data in micrometres.
+    extent = max(1.0, float(sample.x.abs().max()))
     report: dict[str, Any] = {
         "task": task.label,
         "split": split,
@@ -132,15 +132,15 @@ def evaluate(
         "horizon_time": float(sample.horizon[0]),
         "model": type(model).__name__,
         "parameters": sum(p.numel() for p in model.parameters()),
-        **found.summary(),
+        **model_errors.summary(),
     }
     for name in TRIVIAL_FORECASTS:
-        own = by_name[name].summary()
-        report[name] = own["position_mse"] | own
+        summaries = by_name[name].summary()
+        report[name] = summaries["position_mse"] | summaries
     report["equivariance_error"] = equivariance_errors(
-        model, sample, max_translation=reach
+        model, sample, max_translation=extent
     )._asdict()
-    report["calibration"] = found.calibration()
+    report["calibration"] = model_errors.calibration()
     report["drift"] = _drift(windows, forecast)
     report["warnings"] = []
     if bad.any():
@@ -154,29 +154,30 @@ def evaluate(
     return Evaluation(report, by_name, runs, windows.trajectories.steps[frames[:, 0]])
 
 
-def run(
+def measure_errors(
     model: Forecaster,
     windows: Windows,
     batch_size: int,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Errors, Forecast]:
-    """The errors of a model on windows, and its forecasts, on the CPU in double precision."""
-    found, sayings = [], []
+    """The errors of a model on windows and its forecasts, on the CPU in double precision."""
+    batches, calibrations = [], []
     for graph, target, forecast in _forecasts(model, windows, batch_size):
-        found.append((*errors(forecast, target, graph.node_mask), forecast.x, forecast.v))
+        batches.append((*errors(forecast, target, graph.node_mask), forecast.x, forecast.v))
         if forecast.spread is not None:
-            said, true = predicted_and_actual_mse(forecast, target, graph.node_mask)
-            observed = 0.0 if windows.targets == "clean" else windows.noise
-            sayings.append((said + observed, true))  # (of an observation, not of the node)
+            predicted, actual = predicted_and_actual_mse(forecast, target, graph.node_mask)
+            # The spread is that of the node; a noisy target adds the variance of its noise.
+            noise = 0.0 if windows.targets == "clean" else windows.noise
+            calibrations.append((predicted + noise, actual))
         if progress is not None:
             progress(len(graph))
-    position, velocity, x, v = (torch.cat(parts) for parts in zip(*found, strict=True))
-    both = (torch.cat(parts) for parts in zip(*sayings, strict=True))
-    return Errors(position, velocity, *both), Forecast(x, v)
+    position, velocity, x, v = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    predicted_and_actual = (torch.cat(parts) for parts in zip(*calibrations, strict=True))
+    return Errors(position, velocity, *predicted_and_actual), Forecast(x, v)
 
 
 def mean_position_error(model: Forecaster, windows: Windows, batch_size: int) -> float:
-    """The mean position MSE of a model on windows, of which only one batch is held at a time."""
+    """The mean position MSE of a model on windows, with one batch in memory at a time."""
     total = 0.0
     for graph, target, forecast in _forecasts(model, windows, batch_size):
         position, _ = errors(forecast, target, graph.node_mask)
@@ -187,14 +188,14 @@ def mean_position_error(model: Forecaster, windows: Windows, batch_size: int) ->
 def _forecasts(
     model: Forecaster, windows: Windows, batch_size: int
 ) -> Iterator[tuple[SpacetimeGraph, Forecast, Forecast]]:
-    """Windows, their targets and what is forecast, both in double precision, batch by batch."""
+    """Batches of windows, targets and forecasts, the latter two in double precision."""
     for first in range(0, len(windows), batch_size):
         graph, target = windows[first : first + batch_size]
         yield graph, target.to(torch.float64), forecast_in_double(model, graph)
 
 
 def forecast_in_double(model: Forecaster, graph: SpacetimeGraph) -> Forecast:
-    """A model's forecast, made where and as precise as the model is, on the CPU in double."""
+    """A model's forecast, computed on its own device and dtype, returned on the CPU in double."""
     parameter = next(model.parameters(), None)
     if parameter is not None:
         graph = graph.to(parameter.device, parameter.dtype)
@@ -203,18 +204,18 @@ def forecast_in_double(model: Forecaster, graph: SpacetimeGraph) -> Forecast:
 
 
 def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
-    """How what physics keeps changes from the last frame on, in the forecast and in truth."""
+    """The drift of conserved quantities from the last frame to the forecast and to the target."""
     t = windows.trajectories
     system = SYSTEMS.get(t.meta.get("system", ""))
     if system is None:
         return None
     runs, frames = windows.places()
-    last, goal = frames[:, -2], frames[:, -1]
+    last, target = frames[:, -2], frames[:, -1]
     start = t.x[runs, last], t.v[runs, last]
     attributes = {name: stacked[runs] for name, stacked in t.attributes.items()}
     ends = {
         "forecast": (forecast.x.numpy() + windows.origin, forecast.v.numpy()),
-        "truth": (t.x[runs, goal], t.v[runs, goal]),
+        "truth": (t.x[runs, target], t.v[runs, target]),
     }
     report: dict[str, Any] = {}
     for name, end in ends.items():

@@ -1,4 +1,4 @@
-"""Check that a model has the symmetries it should: for ours, and for any model of your own.
+"""Equivariance checks, for the models of this package and for your own.
 
 A model here is any callable from :class:`~spacetime_en.graph.SpacetimeGraph` to
 :class:`~spacetime_en.graph.Forecast`::
@@ -7,13 +7,13 @@ A model here is any callable from :class:`~spacetime_en.graph.SpacetimeGraph` to
     assert_equivariant(model, graph)
 
 Each check compares model(g . graph) with g . model(graph) for random group elements g. Errors are
-relative: those of positions to max |x - centroid|, those of velocities to max |v|, both of the
-forecast. A model that forecasts nothing but noise would be measured against that noise: look at
-the size of the forecast too.
+relative: position errors to max |x - centroid|, velocity errors to max |v|, both of the forecast.
+The error of a model whose forecast is nothing but rounding is therefore of order one: look at the
+size of the forecast, too.
 
-The model is called in the mode it is in. In train mode every call starts from the same random
-seed, and the permutation check switches dropout off: a dropout mask belongs to a place in
-memory, not to a node, so that permutations then commute with it only in distribution.
+The model is called in its current mode. In train mode every call starts from the same random
+seed, and the permutation check disables dropout: a dropout mask belongs to a place in memory, not
+to a node, so that dropout commutes with permutations only in distribution.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 class EquivarianceErrors(NamedTuple):
-    """The largest relative error under each group; about 1 or more means no symmetry at all."""
+    """The largest relative error under each group; of order one means no symmetry at all."""
 
     translation: float
     rotation: float
@@ -47,7 +47,7 @@ def equivariance_errors(
 
     Args:
         model: any callable from graph to forecast.
-        graph: where to measure.
+        graph: the input to measure at.
         seed: of the random group elements.
         max_translation: the largest component of a translation.
     """
@@ -67,7 +67,7 @@ def translation_error(
     for scale in (max_translation, 1.0):
         b = geometry.random_translation(graph.x.shape[-1], scale, generator).to(graph.x)
         moved = graph.translate(b)
-        # Moved there and back: the rounding of x + b is not the model's fault.
+        # Translated there and back: the rounding of x + b is not the model's error.
         back = _call(model, moved.translate(-b))
         errors.append(_error(_call(model, moved), back.translate(b), graph.node_mask))
     return _worst(*errors)
@@ -114,7 +114,7 @@ def assert_equivariant(
 
     Args:
         model: any callable from graph to forecast.
-        graph: where to check; in float64 the check is sharp.
+        graph: the input to check at; in float64 the check is sharp.
         tolerance: on the relative error; 1e-10 in float64 and 1e-4 in float32 by default.
         seed: of the random group elements.
         max_translation: the largest component of a translation.
@@ -136,21 +136,21 @@ def assert_translation_equivariant(
 ) -> None:
     """Fail unless translating the graph translates the forecast and keeps its velocities."""
     error = translation_error(model, graph, seed=seed, max_translation=max_translation)
-    _judge("translation", error, graph, tolerance)
+    _assert_small("translation", error, graph, tolerance)
 
 
 def assert_rotation_equivariant(
     model: Model, graph: SpacetimeGraph, *, tolerance: float | None = None, seed: int = 0
 ) -> None:
     """Fail unless rotating or reflecting the graph does the same to the forecast."""
-    _judge("rotation", rotation_error(model, graph, seed=seed), graph, tolerance)
+    _assert_small("rotation", rotation_error(model, graph, seed=seed), graph, tolerance)
 
 
 def assert_permutation_equivariant(
     model: Model, graph: SpacetimeGraph, *, tolerance: float | None = None, seed: int = 0
 ) -> None:
     """Fail unless relabelling the nodes of the graph relabels the forecast."""
-    _judge("permutation", permutation_error(model, graph, seed=seed), graph, tolerance)
+    _assert_small("permutation", permutation_error(model, graph, seed=seed), graph, tolerance)
 
 
 def assert_padding_invariant(
@@ -158,8 +158,8 @@ def assert_padding_invariant(
 ) -> None:
     """Fail unless each graph's forecast is the same alone and padded in a larger batch.
 
-    The batch also holds graphs with one node and one frame more, so that masks are at work and
-    a leak from graph to graph would show.
+    The batch also holds graphs with one more node and one more frame, so that masks are in use and
+    a leak from graph to graph shows.
     """
     larger = _one_larger(graph)
     with _without_dropout(model):
@@ -167,7 +167,7 @@ def assert_padding_invariant(
         alone = _call(model, graph)
     N = graph.x.shape[2]
     inside = Forecast(batch.x[: len(graph), :N], batch.v[: len(graph), :N])
-    _judge("padding", _error(inside, alone, graph.node_mask), graph, tolerance)
+    _assert_small("padding", _error(inside, alone, graph.node_mask), graph, tolerance)
 
 
 def _one_larger(graph: SpacetimeGraph) -> SpacetimeGraph:
@@ -193,7 +193,7 @@ def _one_larger(graph: SpacetimeGraph) -> SpacetimeGraph:
     return SpacetimeGraph._unchecked(fields)
 
 
-def _judge(what: str, error: float, graph: SpacetimeGraph, tolerance: float | None) -> None:
+def _assert_small(what: str, error: float, graph: SpacetimeGraph, tolerance: float | None) -> None:
     if tolerance is None:
         tolerance = TOLERANCE.get(graph.x.dtype, 1e-2)
     if not error <= tolerance:  # (also catches NaN)
@@ -204,34 +204,34 @@ def _judge(what: str, error: float, graph: SpacetimeGraph, tolerance: float | No
 
 
 def _call(model: Model, graph: SpacetimeGraph) -> Forecast:
-    """The forecast, random numbers starting from the same state every time."""
+    """The forecast, with the random number generator in the same state for every call."""
     with torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(0)
         return model(graph)
 
 
-def _error(found: Forecast, expected: Forecast, node_mask: Tensor | None) -> float:
-    """The larger of the relative errors of positions and velocities, over nodes that exist."""
+def _error(forecast: Forecast, expected: Forecast, node_mask: Tensor | None) -> float:
+    """The larger of the relative errors of positions and velocities, over unpadded nodes."""
     if node_mask is None:
         node_mask = torch.ones(expected.x.shape[:2], dtype=torch.bool, device=expected.x.device)
     nodes = node_mask.unsqueeze(-1).to(expected.x.dtype)
     centroid = (expected.x * nodes).sum(1, keepdim=True) / nodes.sum(1, keepdim=True)
     spread = (expected.x - centroid)[node_mask]
     return _worst(
-        _relative(found.x[node_mask], expected.x[node_mask], spread),
-        _relative(found.v[node_mask], expected.v[node_mask], expected.v[node_mask]),
+        _relative(forecast.x[node_mask], expected.x[node_mask], spread),
+        _relative(forecast.v[node_mask], expected.v[node_mask], expected.v[node_mask]),
     )
 
 
 def _worst(*errors: float) -> float:
-    """The largest, and NaN if any is: Python's max would lose it."""
+    """The largest error, or NaN if any is NaN, which Python's max would lose."""
     return float(torch.tensor(errors, dtype=torch.float64).max())
 
 
-def _relative(found: Tensor, expected: Tensor, scale: Tensor) -> float:
-    """max |found - expected| / max |scale|; of a forecast of exact zeros, the absolute error."""
+def _relative(actual: Tensor, expected: Tensor, scale: Tensor) -> float:
+    """max |actual - expected| / max |scale|; the absolute error if the scale is exactly zero."""
     size = float(scale.abs().max())
-    return float((found - expected).abs().max()) / (size or 1.0)
+    return float((actual - expected).abs().max()) / (size or 1.0)
 
 
 @contextmanager

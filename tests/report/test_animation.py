@@ -145,7 +145,7 @@ def test_models_with_weights_are_asked_in_their_own_precision(tiny_task):
 
 @pytest.mark.parametrize(
     ("name", "fps", "sentence"),
-    [("a.avi", 20, r"ends in \.gif, \.mp4, \.html"), ("a.gif", 0, "fps: expected 1 to 100")],
+    [("a.avi", 20, r"ends in \.gif, \.mp4, \.html"), ("a.gif", 101, "fps: expected 1 to 100")],
 )
 def test_what_cannot_be_written_is_said_before_anything_is_drawn(
     tiny_task, tmp_path, name, fps, sentence
@@ -168,8 +168,8 @@ def test_windows_are_counted_from_zero(tiny_task):
 
 
 def test_frames_are_at_most_as_many_as_asked_beside_the_observed_ones(tiny_task):
-    with pytest.raises(InputError, match="frames: expected 1 to 100,000, found 0"):
-        make_scene(MODELS, tiny_task, 0, 0)
+    with pytest.raises(InputError, match="frames: expected 1 to 100,000, found 100001"):
+        make_scene(MODELS, tiny_task, 0, 100_001)
     x = np.random.default_rng(0).standard_normal((6, 60, 3, 3)).cumsum(1)
     sizes = {"length": 3, "stride": 1, "target_steps": 50, "counts": (2, 2, 2)}
     task = Task.from_trajectories(Trajectories.from_arrays(x), **sizes)

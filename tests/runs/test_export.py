@@ -329,7 +329,7 @@ def test_an_existing_file_is_kept(format, path):
 
 
 def test_an_unknown_format_is_refused(path):
-    with pytest.raises(InputError, match="format: there is no 'onx'; did you mean 'onnx'"):
+    with pytest.raises(InputError, match="format: expected 'onnx' or 'torch-export', found 'onx'"):
         export(SET(**TINY), particles(**FLOAT32), path, "onx")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Positive, checked
+from spacetime_en._util.schema import Positive, checked, shortened
 from spacetime_en.data.leaks import REPEATED, copies, overlaps
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
@@ -88,7 +88,7 @@ class Task:
         stride: Positive | None = None,
         target_steps: Positive | None = None,
         frame_interval: Positive | None = None,
-        counts: tuple[Positive, Positive, Positive] | None = None,
+        counts: tuple[int, int, int] | None = None,
         name: str = "data",
         audit: bool = False,
         **options: Any,
@@ -135,13 +135,13 @@ class Task:
                 )
             parts = [windows(steps=span) for span in ((first, a), (a + 1, b), (b + 1, last))]
             return cls(name, parts[0], parts[1], parts[2], audit=audit)
-        ends = np.cumsum(counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10))
-        if ends[-1] > num or (np.diff(ends, prepend=0) < 1).any():
+        sizes = counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10)
+        if sum(sizes) > num or min(sizes) < 1:
             raise InputError(
                 f"counts: expected three positive numbers, together at most the {num} runs, "
-                f"found {counts}."
+                f"found {shortened(counts)}."
             )
-        parts = [windows(runs=part) for part in np.split(np.arange(num), ends)[:3]]
+        parts = [windows(runs=part) for part in np.split(np.arange(num), np.cumsum(sizes))[:3]]
         return cls(name, parts[0], parts[1], parts[2], audit=audit)
 
 

@@ -1,4 +1,4 @@
-"""Forecasts in motion: the past, the truth and what models say, as GIF, MP4 or an HTML page."""
+"""Animations of forecasts beside the true motion, as GIF, MP4 or an HTML page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import new_whole
-from spacetime_en._util.schema import Count, Positive, checked
+from spacetime_en._util.schema import Count, checked, shortened
 from spacetime_en.data.graphs import states_at
 from spacetime_en.data.simulation.simulator import simulate
 from spacetime_en.data.simulation.systems import SYSTEMS
@@ -25,37 +25,35 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure, plain
+from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, escape, new_figure
 from spacetime_en.report.scene import Positions, Scene, asset, page
 
 ENDINGS = (".gif", ".mp4", ".html")
 MOST_FRAMES = 100_000
-SLIDING = 20  # windows of one run, one after the other: enough for a film of their targets
+SLIDING = 20  # consecutive windows of one run that are enough for an animation of their targets
 
 
 @checked
-def make_scene(
-    models: Mapping[str, Forecaster], task: Task, window: Count, frames: Positive
-) -> Scene:
+def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, frames: int) -> Scene:
     """The scene of a test window.
 
-    Where the run of the window has many windows, as a recording has, they follow each other: each
-    frame shows the truth and what was forecast for it. Otherwise the window's past is followed by
-    its one target, and what the simulation did in between if the data are simulated. Positions are
-    seen from the task's origin.
+    If the window's run has many windows, as a recording does, they are shown one after the other:
+    each frame has the truth and the forecast for it. Otherwise the observed frames are followed by
+    the one target, and by the simulated motion in between if the data are simulated. Positions are
+    relative to the task's origin.
 
     Args:
         models: by the name to show.
-        task: whose test windows.
-        window: the number of one.
-        frames: at most so many, beside the observed ones.
+        task: the task whose test windows are used.
+        window: the index of the test window.
+        frames: the maximum number of frames, not counting the observed ones.
     """
     windows = task.test
     if not 0 < frames <= MOST_FRAMES:
-        raise InputError(f"frames: expected 1 to {MOST_FRAMES:,}, found {frames}.")
+        raise InputError(f"frames: expected 1 to {MOST_FRAMES:,}, found {shortened(frames)}.")
     if windows.trajectories.x.shape[-1] > 3:
         raise InputError("animate: shows up to three dimensions of space.")
-    if not 0 <= window < len(windows):
+    if window >= len(windows):
         raise InputError(f"window: expected one of the {len(windows):,} test windows.")
     run = int(windows.places(np.array([window]))[0][0])
     t = windows.trajectories
@@ -82,20 +80,20 @@ def make_scene(
 def _recording(
     models: Mapping[str, Forecaster], windows: Windows, frames: int, title: str
 ) -> Scene:
-    """One run from its first target on, each frame with the forecast that was made for it."""
+    """One run from its first target on, each frame with the forecast for it."""
     t = windows.trajectories
     (run, *_), places = windows.places()
-    goals = places[:, -1]
+    targets = places[:, -1]
     chosen = np.arange(len(windows))[:: -(-len(windows) // frames)]
     forecasts = {
         name: {
-            int(t.steps[goal]): _in_space(x, t)
-            for goal, x in zip(goals[chosen], _forecasts(model, windows, chosen), strict=True)
+            int(t.steps[target]): _in_space(x, t)
+            for target, x in zip(targets[chosen], _forecasts(model, windows, chosen), strict=True)
         }
         for name, model in models.items()
     }
     x = _in_space(_truths(windows, chosen), t)
-    steps = t.steps[goals[chosen]]
+    steps = t.steps[targets[chosen]]
     return Scene(
         title,
         steps,
@@ -111,36 +109,35 @@ def _recording(
 def _window(
     models: Mapping[str, Forecaster], windows: Windows, window: int, frames: int, title: str
 ) -> Scene:
-    """One window: its past, the way to its target, and the forecasts of that."""
+    """One window: its observed frames, the motion to its target, and the forecasts."""
     t = windows.trajectories
     (run,), (places,) = windows.places(np.array([window]))
-    known = t.steps[places]
-    steps, x = _between(t, int(run), known, frames, windows.origin)
-    goal = int(known[-1])
+    window_steps = t.steps[places]
+    steps, x = _between(t, int(run), window_steps, frames, windows.origin)
+    *_, last, target = window_steps.tolist()
     forecasts = {
-        name: {goal: _in_space(_forecasts(model, windows, np.array([window]))[0], t)}
+        name: {target: _in_space(_forecasts(model, windows, np.array([window]))[0], t)}
         for name, model in models.items()
     }
     bones = [(int(a), int(b)) for a, b in t.meta.get("edges", [])]
-    return Scene(
-        title, steps, int(known[-2]), _in_space(x, t), forecasts, _charge(t, int(run)), bones
-    )
+    return Scene(title, steps, last, _in_space(x, t), forecasts, _charge(t, int(run)), bones)
 
 
 def _between(
     t: Trajectories,
     run: int,
-    known: NDArray[np.int64],
+    window_steps: NDArray[np.int64],
     frames: int,
     origin: NDArray[np.float64],
 ) -> tuple[NDArray[np.int64], Positions]:
-    """Steps and positions of a run from the first to the last of the `known` steps."""
-    # A frame for every observed one, the rest for the way to the target.
-    future = np.linspace(known[-2], known[-1], max(2, frames - len(known) + 2)).astype(np.int64)
-    steps = np.unique(np.concatenate([known, future]))
+    """Steps and positions of a run from the first frame of a window to its target."""
+    last, target = window_steps[-2:]
+    # One frame for every observed one, the rest for the motion to the target.
+    future = np.linspace(last, target, max(2, frames - len(window_steps) + 2)).astype(np.int64)
+    steps = np.unique(np.concatenate([window_steps, future]))
     system = t.meta.get("system")
     if system in SYSTEMS and {"num", "seed", "scheme"} <= set(t.meta):
-        made = simulate(
+        simulated = simulate(
             system,
             t.meta["num"],
             nodes=t.x.shape[2],
@@ -150,17 +147,17 @@ def _between(
             scheme=t.meta["scheme"],
             shard=(run, t.meta["num"]),
         )
-        return steps, np.asarray(made.x[0], dtype=float) - origin
-    inside = t.steps[(t.steps > known[-2]) & (t.steps < known[-1])]
-    steps = np.unique(np.concatenate([known, inside[:: -(-len(inside) // frames) or 1]]))
+        return steps, np.asarray(simulated.x[0], dtype=float) - origin
+    between = t.steps[(t.steps > last) & (t.steps < target)]
+    steps = np.unique(np.concatenate([window_steps, between[:: -(-len(between) // frames) or 1]]))
     places = np.searchsorted(t.steps, steps)
     return steps, states_at(t, np.array([run]), places[None], origin)[0][0]
 
 
 def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
-    """What came true in some windows of one run, (b, N, n)."""
+    """The target positions of some windows of one run, (b, N, n)."""
     t = windows.trajectories
-    if t.box is not None:  # the images that the windows' paths lead to, as forecasts have them
+    if t.box is not None:  # the periodic images that the unwrapped paths lead to, as in forecasts
         target: Positions = windows[torch.from_numpy(which)][1].x.double().numpy()
         return target
     (run, *_), places = windows.places(which)
@@ -168,7 +165,7 @@ def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
 
 
 def _forecasts(model: Forecaster, windows: Windows, which: NDArray[np.int64]) -> Positions:
-    """The model's positions for some windows, (b, N, n)."""
+    """The forecast positions for some windows, (b, N, n)."""
     parts = np.array_split(which, -(-len(which) // 100))
     graphs = (windows[torch.from_numpy(part)][0] for part in parts)
     return np.concatenate([forecast_in_double(model, graph).x.numpy() for graph in graphs])
@@ -186,8 +183,8 @@ def _in_space(x: Any, t: Trajectories) -> Positions:
     first = np.eye(3)[0 if abs(z[0]) < 0.9 else 1]
     across = first - (first @ z) * z
     across /= np.linalg.norm(across)
-    turned: Positions = flat @ np.stack([across, np.cross(z, across), z], axis=1)
-    return turned
+    upright: Positions = flat @ np.stack([across, np.cross(z, across), z], axis=1)
+    return upright
 
 
 def _charge(t: Trajectories, run: int) -> Positions | None:
@@ -199,14 +196,14 @@ def _charge(t: Trajectories, run: int) -> Positions | None:
 
 @checked
 def animate(
-    scene: Scene, out: Path, fps: Positive = 20, progress: Callable[[int], None] | None = None
+    scene: Scene, out: Path, fps: int = 20, progress: Callable[[int], None] | None = None
 ) -> Path:
-    """Write a scene as ``.gif``, ``.mp4`` (needs ffmpeg) or ``.html`` (to turn and play).
+    """Write a scene as ``.gif``, ``.mp4`` (needs ffmpeg) or ``.html`` (interactive, in 3-D).
 
     Args:
         scene: what to show.
         out: the file, which must not exist yet.
-        fps: frames a second, of films.
+        fps: frames per second of a GIF or MP4.
         progress: called with the number of frames drawn since the last call.
     Returns: `out`.
     """
@@ -214,7 +211,7 @@ def animate(
     if kind not in ENDINGS:
         raise InputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}.")
     if not 0 < fps <= 100:
-        raise InputError(f"fps: expected 1 to 100 frames a second, found {fps}.")
+        raise InputError(f"fps: expected 1 to 100 frames a second, found {shortened(fps)}.")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError(f"{out}: MP4 needs the program ffmpeg; install it, or write a .gif.")
     with new_whole(out) as part:
@@ -227,8 +224,8 @@ def animate(
             try:
                 _film(writer, scene, part, progress)
             except subprocess.CalledProcessError as error:
-                said = str(error.stderr or "").strip().splitlines() or ["it does not say why"]
-                raise InputError(f"{out}: ffmpeg could not write it ({said[-1]}).") from None
+                lines = str(error.stderr or "").strip().splitlines() or ["it does not say why"]
+                raise InputError(f"{out}: ffmpeg could not write it ({lines[-1]}).") from None
     return out
 
 
@@ -247,24 +244,24 @@ def _film(
 
 
 def _draw(axes: Any, scene: Scene, place: int) -> None:
-    """One frame of a film."""
+    """Draw one frame."""
     axes.clear()
     step, now = int(scene.steps[place]), scene.x[place]
-    axes.set_title(plain(scene.title), fontsize=9)
+    axes.set_title(escape(scene.title), fontsize=9)
     axes.plot([], [], color="black", label="truth")
     if scene.bones:
         _bones(axes, now, scene, "black", "-")
     else:
         past = scene.steps[: place + 1] <= scene.observed
         for node in range(now.shape[0]):
-            colour, way = COLOURS[node % len(COLOURS)], scene.x[: place + 1, node]
-            axes.plot(*way[past].T, color=colour, linewidth=3)
-            axes.plot(*way[~past].T, color=colour, linewidth=1)
+            colour, path = COLOURS[node % len(COLOURS)], scene.x[: place + 1, node]
+            axes.plot(*path[past].T, color=colour, linewidth=3)
+            axes.plot(*path[~past].T, color=colour, linewidth=1)
             axes.scatter(*now[node], color=colour, s=30)
     for shape, name in enumerate(scene.forecasts):
         colour, marker = COLOURS[shape % len(COLOURS)], MARKERS[shape % len(MARKERS)]
         style = {"color": colour, "marker": marker, "linestyle": "--", "markersize": 4}
-        axes.plot([], [], label=plain(name), **style)
+        axes.plot([], [], label=escape(name), **style)
         forecast = scene.forecast_at(name, step)
         if forecast is None:
             continue
@@ -273,7 +270,7 @@ def _draw(axes: Any, scene: Scene, place: int) -> None:
         else:
             axes.scatter(*forecast.T, facecolors="none", edgecolors=colour, marker=marker, s=45)
     axes.legend(loc="upper left", fontsize=8)
-    cube(axes, now if scene.follow else scene.x.reshape(-1, 3))
+    equal_axes(axes, now if scene.follow else scene.x.reshape(-1, 3))
 
 
 def _bones(axes: Any, x: Positions, scene: Scene, colour: str, line: str) -> None:

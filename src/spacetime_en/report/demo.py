@@ -1,4 +1,4 @@
-"""The demonstration behind ``spacetime demo``: train three models, compare them, draw."""
+"""The demo behind ``spacetime demo``: train three small models, compare them, draw forecasts."""
 
 import dataclasses
 import shlex
@@ -19,7 +19,7 @@ from spacetime_en.runs.run import FACTS_FILE
 from spacetime_en.runs.training import train
 from spacetime_en.training.settings import TrainingSettings
 
-# Small enough for one core and a minute; every model sees the same data in the same order.
+# Small enough for a minute on one core; every model sees the same data in the same order.
 MODELS: dict[str, dict[str, Any]] = {
     "set": {"hidden": 32, "blocks": 2},
     "egnn": {"hidden": 32},
@@ -30,20 +30,19 @@ TRAINING = TrainingSettings(
     lr=3e-3, batch_size=50, steps=600, warmup=0.05, schedule="cosine", validate_every=100
 )
 
-
 PICTURES = ("forecasts.png", "equivariance.png")
-HEAD = ("model", "parameters", "position", "median", "p90", "velocity", "turned", "s")
+HEAD = ("model", "parameters", "position", "median", "p90", "velocity", "rotation", "s")
 
 
 @one_thread()
 def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str, dict[str, Any]]:
-    """Train a small SET and two baselines on true targets, print the table, write pictures.
+    """Train a small SET and two baselines, print a table of their errors, draw forecasts.
 
     Args:
-        out: folder for the runs and the pictures; runs that are there are not trained again.
+        out: folder for the runs and the figures; finished runs are not trained again.
         seed: of the weights and the order of the windows.
-        steps: of every training.
-    Returns: for each model the report of its evaluation.
+        steps: number of training steps of each model.
+    Returns: the evaluation report of each model.
     """
     terminal = Terminal()
     ours = {*MODELS, *PICTURES}
@@ -51,45 +50,45 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     others = [path for path in others if not path.name.startswith(".")]
     if others:
         raise InputError(f"{out}: holds {others[0].name}; choose another folder for the demo.")
-    if not (out / next(iter(MODELS)) / FACTS_FILE).exists():  # what is there is not of a demo
+    if not (out / next(iter(MODELS)) / FACTS_FILE).exists():  # existing figures are not the demo's
         for name in PICTURES:
             refuse_existing(out / name)
     terminal.print(
-        "Five charged particles: ten frames in, where they are 1,000 steps later out.\n"
-        f"Simulating 2,600 trajectories, then training each model for {steps} steps with one\n"
-        "and the same learning rate: about a minute in all, on one core."
+        "Five charged particles: ten frames in, positions 1,000 steps later out.\n"
+        f"Simulating 2,600 trajectories, then training each model for {steps} steps at the\n"
+        "same learning rate: about a minute in all, on one core."
     )
     table: list[list[str]] = []
-    reports, trained, found = {}, {}, {}
+    reports, trained, evaluations = {}, {}, {}
     training = dataclasses.replace(TRAINING, seed=seed, steps=steps)
     for preset, settings in MODELS.items():
         config = Config(preset, settings, TASK, training)
         run = train(config, out / preset, resume=True)
         task = config.load_task()
         trained[preset] = run.model()
-        found[preset] = evaluate(trained[preset], task)
-        report = reports[preset] = found[preset].report
-        turned = f"{report['equivariance_error']['rotation']:.0e}"
+        evaluations[preset] = evaluate(trained[preset], task)
+        report = reports[preset] = evaluations[preset].report
+        rotation = f"{report['equivariance_error']['rotation']:.0e}"
         seconds = f"{run.load('last').progress.time:.0f}"
-        table.append([preset, f"{report['parameters']:,}", *_cells(report), turned, seconds])
+        table.append([preset, f"{report['parameters']:,}", *_cells(report), rotation, seconds])
     table += [
         [name.replace("_", " "), "0", *_cells(reports["set"][name]), "", ""]
         for name in ("straight_line", "last_frame")
     ]
     terminal.table(HEAD, table, "MSE on 300 test windows")
 
-    graph, target = task.test[_typical(found["set"])]
+    graph, target = task.test[_typical(evaluations["set"])]
     forecasts = {}
     with torch.no_grad():
         for preset, model in trained.items():
             forecasts[preset] = model(graph)
-    several, turned_one = (out / name for name in PICTURES)
-    plot_forecasts(graph, target, forecasts, several)
+    forecasts_path, equivariance_path = (out / name for name in PICTURES)
+    plot_forecasts(graph, target, forecasts, forecasts_path)
     q = geometry.random_rotation(3, torch.Generator().manual_seed(seed))
-    plot_equivariance(trained["set"], graph, q, turned_one)
-    terminal.say(f"Pictures: {several}, {turned_one}")
+    plot_equivariance(trained["set"], graph, q, equivariance_path)
+    terminal.say(f"Figures: {forecasts_path}, {equivariance_path}")
     terminal.say(
-        "Next (`make` puts the commands into .venv/bin, docs/training.md has the rest):\n"
+        "Next (the commands are in .venv/bin; see docs/training.md):\n"
         f"  spacetime evaluate {shlex.quote(str(out / 'set'))}\n"
         f"  tensorboard --logdir {shlex.quote(str(out))}\n"
         "  spacetime train set --task charged --out runs/set     # the paper's task and settings\n"
@@ -105,7 +104,7 @@ def _cells(report: dict[str, Any]) -> list[str]:
 
 
 def _typical(evaluation: Evaluation, count: int = 3) -> list[int]:
-    """The test windows whose errors are about the median: no picture of the luckiest ones."""
+    """The test windows whose errors are about the median, not the luckiest ones."""
     order = evaluation.errors["model"].position.argsort()
     middle = len(order) // 2
     return [int(row) for row in order[middle : middle + count]]

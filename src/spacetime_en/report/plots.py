@@ -1,4 +1,4 @@
-"""Pictures of graphs and forecasts, drawn with matplotlib."""
+"""Figures of graphs and forecasts, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ MARKERS = "oXDPv^"  # of models
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches, which needs no screen."""
+    """An empty figure, in inches, that needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def plain(name: str) -> str:
-    """A name as matplotlib shows it: a ``$`` in it begins no formula."""
+def escape(name: str) -> str:
+    """A name for matplotlib to show literally: a ``$`` begins no formula."""
     return printable(name).replace("$", r"\$")
 
 
-def save_picture(figure: Figure, path: Path, dpi: int) -> Path:
-    """Write a figure in the format that the name ends in; its folder is made.
+def save_figure(figure: Figure, path: Path, dpi: int) -> Path:
+    """Write a figure in the format of the file's extension; its folder is created.
 
     Returns: `path`.
     """
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix.lower().removeprefix(".") not in known:
-        raise InputError(f"{path}: expected a name that ends in .{', .'.join(sorted(known))}.")
+    formats = figure.canvas.get_supported_filetypes()
+    if path.suffix.lower().removeprefix(".") not in formats:
+        raise InputError(f"{path}: expected a name that ends in .{', .'.join(sorted(formats))}.")
     make_folder(path.parent)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box is drawn
@@ -55,37 +55,37 @@ def save_picture(figure: Figure, path: Path, dpi: int) -> Path:
 
 
 def plot_trajectories(task: Task, path: Path) -> Path:
-    """Draw six test windows: observed frames as lines, targets as stars, joined by dots.
+    """Draw six test windows: observed frames as lines, targets as stars, joined by dotted lines.
 
     Args:
-        task: whose test windows are drawn; of more than three dimensions, the first three.
-        path: of the PNG; its folder is made.
+        task: the task; of more than three dimensions, the first three are drawn.
+        path: of the picture; its folder is created.
     Returns: `path`.
     """
     spread = evenly_spaced_indices(len(task.test), 6)
     graph, target = task.test[spread.tolist()]
     figure = new_figure(9.5, 6.2)
     figure.suptitle(
-        f"{plain(task.label)}: observed frames (lines) and targets (stars)", fontsize=11
+        f"{escape(task.label)}: observed frames (lines) and targets (stars)", fontsize=11
     )
     for place in range(len(graph)):
         past, goal = _drawn(graph.x[place]), _drawn(target.x[place])
         axes = _panel(figure, (2, 3, place + 1), past, goal)
         axes.set_title(f"test window {int(spread[place])}", fontsize=9)
-        cube(axes, torch.cat([past.flatten(0, 1), goal]))
-    return save_picture(figure, path, dpi=110)
+        equal_axes(axes, torch.cat([past.flatten(0, 1), goal]))
+    return save_figure(figure, path, dpi=110)
 
 
 def plot_forecasts(
     graph: SpacetimeGraph, target: Forecast, forecasts: dict[str, Forecast], path: Path
 ) -> Path:
-    """Draw windows with their true futures (stars) and what models forecast (other marks).
+    """Draw windows with their targets (stars) and the models' forecasts (other markers).
 
     Args:
         graph: the windows, one panel each; of more than three dimensions, the first three.
-        target: the truth.
+        target: the true future.
         forecasts: by the name of the model.
-        path: of the PNG; its folder is made.
+        path: of the picture; its folder is created.
     Returns: `path`.
     """
     figure = new_figure(4.4 * len(graph), 4.8)
@@ -103,20 +103,20 @@ def plot_forecasts(
                     edgecolors=colour,
                     marker=marker,
                     s=55 if marker == "o" else 22,
-                    label=plain(name) if node == 0 else None,
+                    label=escape(name) if node == 0 else None,
                 )
-        cube(axes, torch.cat([past.flatten(0, 1), goal, *ends.values()]))
+        equal_axes(axes, torch.cat([past.flatten(0, 1), goal, *ends.values()]))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return save_picture(figure, path, dpi=120)
+    return save_figure(figure, path, dpi=120)
 
 
 def _drawn(x: Tensor) -> Tensor:
-    """The coordinates (..., n) that a picture shows, two or three: one gets a second, 0."""
+    """The two or three coordinates that are drawn, (..., n); a single one gets a second, 0."""
     return functional.pad(x, (0, 1)) if x.shape[-1] == 1 else x[..., :3]
 
 
 def _panel(figure: Figure, place: tuple[int, int, int], past: Tensor, goal: Tensor) -> Any:
-    """Axes with a window, (L, N, 2 or 3), as lines, and its target, (N, 2 or 3), as stars."""
+    """Axes with a window (L, N, 2 or 3) as lines, and its target (N, 2 or 3) as stars."""
     axes: Any = figure.add_subplot(*place, projection=None if past.shape[-1] == 2 else "3d")
     for node, (line, star) in enumerate(zip(past.unbind(1), goal, strict=True)):
         colour = COLOURS[node % len(COLOURS)]
@@ -128,16 +128,16 @@ def _panel(figure: Figure, place: tuple[int, int, int], past: Tensor, goal: Tens
 
 
 def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path) -> Path:
-    """Draw that forecasting and turning commute, for the first graph of the batch (3-D).
+    """Draw that forecasting and rotating commute, for the first graph of the batch (3-D).
 
-    Left: the window and its forecast. Right: the turned window, its forecast (dots), and the
-    left forecast turned (rings): the dots lie in the rings.
+    Left: the window and its forecast. Right: the rotated window, its forecast (dots), and the
+    left forecast rotated (rings): the dots lie in the rings.
 
     Args:
         model: any callable from graph to forecast.
         graph: in three dimensions.
         q: the rotation, (3, 3).
-        path: of the PNG; its folder is made.
+        path: of the picture; its folder is created.
     Returns: `path`.
     """
     graph = graph[:1]
@@ -148,15 +148,15 @@ def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path
         ("forecast(window)", graph, here, None),
         ("forecast(Q window)  ●   and   Q forecast(window)  ○", graph.rotate(q), there, here),
     )
-    for place, (title, window, dots, to_turn) in enumerate(panels, start=1):
+    for place, (title, window, dots, unrotated) in enumerate(panels, start=1):
         axes: Any = figure.add_subplot(1, 2, place, projection="3d")
         axes.set_title(title, fontsize=10)
-        _draw(axes, window, dots, None if to_turn is None else to_turn.rotate(q))
-    return save_picture(figure, path, dpi=120)
+        _draw(axes, window, dots, None if unrotated is None else unrotated.rotate(q))
+    return save_figure(figure, path, dpi=120)
 
 
 def _draw(axes: Any, graph: SpacetimeGraph, dots: Forecast, rings: Forecast | None) -> None:
-    """Past frames as a line that ends in a square, the forecast as a dot, `rings` around dots."""
+    """Observed frames as a line that ends in a square, the forecast as dots in `rings`."""
     for node in range(graph.x.shape[2]):
         colour = COLOURS[node % len(COLOURS)]
         past = graph.x[0, :, node].numpy()
@@ -171,11 +171,11 @@ def _draw(axes: Any, graph: SpacetimeGraph, dots: Forecast, rings: Forecast | No
                 edgecolors="black",
                 linewidths=1,
             )
-    cube(axes, torch.cat([graph.x[0].flatten(0, 1), dots.x[0]]))
+    equal_axes(axes, torch.cat([graph.x[0].flatten(0, 1), dots.x[0]]))
 
 
-def cube(axes: Any, points: Tensor | NDArray[Any]) -> None:
-    """Equal scales, limits that make a cube around the points (k, n), few ticks."""
+def equal_axes(axes: Any, points: Tensor | NDArray[Any]) -> None:
+    """Set equal scales, limits that form a cube around the points (k, n), and few ticks."""
     points = torch.as_tensor(points)
     low, high = points.amin(0), points.amax(0)
     middle, half = (low + high) / 2, float((high - low).max()) * 0.55

@@ -1,4 +1,4 @@
-"""Scenes: a past, the true future, and forecasts, to be drawn, played and turned."""
+"""Scenes: observed frames, the true future and forecasts, to be drawn, played and rotated."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Positions = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scene:
-    """What happened, and what was forecast.
+    """A true trajectory and the forecasts for it.
 
     Args:
-        title: to choose it by.
-        steps: of the frames, (T,).
-        observed: the last step that the forecasts know.
+        title: shown above it.
+        steps: the step of each frame, (T,).
+        observed: the last step that the models have seen.
         x: true positions, (T, N, 3), z up.
         forecasts: by model, then by step, positions (N, 3).
         charge: of the nodes, (N,), or None.
         bones: pairs of nodes to connect.
-        follow: whether to look at the nodes wherever they go, and not at all of their way.
+        follow: whether the view follows the nodes; otherwise it shows their whole path.
     """
 
     title: str
@@ -40,19 +40,19 @@ class Scene:
     follow: bool = False
 
     def forecast_at(self, name: str, step: int) -> Positions | None:
-        """A model's forecast at a step, on straight lines between those it made; None: none yet."""
+        """A model's forecast at a step, linearly interpolated; None outside its time range."""
         at = self.forecasts[name]
         times = [self.observed, *sorted(at)]
         if not self.observed < step <= times[-1]:
             return None
         start = self.x[int(np.searchsorted(self.steps, self.observed))]
-        known = np.stack([start, *(at[t] for t in times[1:])])
-        last = int(np.searchsorted(times, step))
-        share = (step - times[last - 1]) / (times[last] - times[last - 1])
-        return np.asarray(known[last - 1] + share * (known[last] - known[last - 1]))
+        x = np.stack([start, *(at[t] for t in times[1:])])
+        k = int(np.searchsorted(times, step))
+        fraction = (step - times[k - 1]) / (times[k] - times[k - 1])
+        return np.asarray(x[k - 1] + fraction * (x[k] - x[k - 1]))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, with as many digits as can be seen."""
+        """Plain numbers, rounded to what can be seen."""
         extent = max(float(np.ptp(self.x, axis=(0, 1)).max()), 1e-300)
         digits = 4 - math.floor(math.log10(extent))
 
@@ -75,19 +75,19 @@ class Scene:
 
 
 def asset(name: str, package: str = "spacetime_en.report") -> str:
-    """A part of a page."""
+    """The text of an HTML, CSS or JavaScript file of a package."""
     return (resources.files(package) / "assets" / name).read_text("utf-8")
 
 
 def page(template: str, style: str, script: str, data: Mapping[str, Any]) -> str:
-    """One file that needs nothing else: the template with the view in space, style, script, data.
+    """A self-contained HTML page: the template with the 3-D view, styles, scripts and data.
 
     Args:
-        template: HTML with places for the other parts.
-        style, script: of this page, beside those of all pages.
-        data: for the script.
+        template: HTML with placeholders for the other parts.
+        style, script: of this page, beside those shared by all pages.
+        data: read by the script.
     """
-    # In a script element "</" could end it and "<!--" hide its end: to JSON this is the same text.
+    # "</" could end a script element and "<!--" hide its end; in JSON the escape is the same text.
     text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return (
         template.replace("<!--SPACE-->", asset("space.html"))

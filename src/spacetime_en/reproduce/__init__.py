@@ -1,4 +1,9 @@
-"""The paper's experiments, with true targets: ``spacetime reproduce``."""
+"""The paper's experiments, with true targets: ``spacetime reproduce``.
+
+``plan`` lists the experiments, ``experiment`` and ``workers`` carry them out, ``columns``,
+``tables``, ``curves``, ``scenes`` and ``figures`` present the results, ``report`` writes them.
+Imports report and every room below.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +24,18 @@ def reproduce(
     zero: bool = False,
     workers: int | None = None,
 ) -> None:
-    """Train and test what the tables need, then write tables, figures and the report.
+    """Run the experiments of some tables, then write the tables, figures and report.
 
     Args:
-        tables: of ``TABLES``; none: all (with `zero`, the two that the audit is about).
-        scale: how much is spent.
-        out: folder for everything; what is there already is not made again.
-        zero: the audit, with targets that are all zero.
-        workers: processes, one core (or GPU) each; None: as many as there are.
+        tables: names in ``TABLES``; none for all (with `zero`, for the two that are audited).
+        scale: the size of data and training budgets.
+        out: folder for all results; finished experiments are not repeated.
+        zero: run the audit, with targets that are all zero.
+        workers: number of processes, one core (or GPU) each; None for one per core or GPU.
     """
     chosen = list(tables) or list(AUDITABLE if zero else TABLES)
     for name in chosen:
-        table(name, SCALES[scale], zero)  # or say what is wrong
+        table(name, SCALES[scale], zero)  # refuses unknown names before anything runs
     failed = carry_out_all(plan(chosen, SCALES[scale], zero), SCALES[scale], out, workers)
     print(f"written: {write_report(out, SCALES[scale])}")
     if failed:

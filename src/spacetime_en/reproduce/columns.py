@@ -1,4 +1,4 @@
-"""The columns of tables: what each reads of a result, and how it prints the numbers of seeds."""
+"""The columns of tables: which number of a result each shows, and how seeds are aggregated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spacetime_en.reproduce.experiment import Result
 
 @dataclass(frozen=True)
 class Cell:
-    """A number and how it is printed.
+    """A number and its printed form.
 
     Args:
-        value: to sort by; None: there is none.
-        text: to print.
+        value: the number to sort by, or None.
+        text: the printed form.
     """
 
     value: float | None = None
@@ -25,7 +25,7 @@ class Cell:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Short, and never 0 for what is not: 3.21, 0.0123, 1.2e-07, 12,345."""
+    """A short form that never rounds to 0: 3.21, 0.0123, 1.2e-07, 12,345."""
     if value is None or math.isnan(value):
         return "–"
     if value == 0 or 1e-3 <= abs(value) < 1e4:
@@ -35,7 +35,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def mean_and_deviation(values: Sequence[float]) -> Cell:
-    """Over seeds; infinite if one of them is."""
+    """Mean and standard deviation over seeds; infinite if any value is."""
     mean = statistics.fmean(values)
     if math.isinf(mean):
         return Cell(None, "∞")
@@ -44,8 +44,8 @@ def mean_and_deviation(values: Sequence[float]) -> Cell:
     return Cell(mean, f"{number(mean)} ± {number(statistics.stdev(values), 2)}")
 
 
-def _shown(show: Callable[[float], str]) -> Callable[[Sequence[float]], Cell]:
-    """The mean over seeds, printed as `show` does."""
+def _mean(show: Callable[[float], str]) -> Callable[[Sequence[float]], Cell]:
+    """The mean over seeds, printed by `show`."""
 
     def cell(values: Sequence[float]) -> Cell:
         mean = statistics.fmean(values)
@@ -55,9 +55,9 @@ def _shown(show: Callable[[float], str]) -> Callable[[Sequence[float]], Cell]:
 
 
 def _each(values: Sequence[float]) -> Cell:
-    """All that there are, the first of them to sort by."""
-    found = sorted(set(values))
-    return Cell(found[0], ", ".join(f"{value:g}" for value in found))
+    """All distinct values; cells are sorted by the smallest."""
+    distinct = sorted(set(values))
+    return Cell(distinct[0], ", ".join(f"{value:g}" for value in distinct))
 
 
 def _minutes(seconds: float) -> str:
@@ -66,13 +66,13 @@ def _minutes(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what it reads of a result, and how it sums up several seeds.
+    """A column: the number that it takes from a result, and how it aggregates seeds.
 
     Args:
-        head: its name.
-        read: the number of a result, for the model (``"model"``) or for a trivial forecast
-            (``"last_frame"``, ...); None: there is none.
-        cell: the numbers of all seeds as one cell.
+        head: the column's heading.
+        read: takes a number from a result, for the model (``"model"``) or for a trivial forecast
+            (``"last_frame"``, ...); None if there is none.
+        cell: turns the numbers of all seeds into one cell.
     """
 
     head: str
@@ -80,17 +80,17 @@ class Column:
     cell: Callable[[Sequence[float]], Cell] = mean_and_deviation
 
     def of(self, results: Sequence[Result], who: str = "model") -> Cell:
-        """The cell of some results; those that diverged have none."""
-        values = [self.read(result, who) for result in results if "test" in result]
-        known = [value for value in values if value is not None]
-        return self.cell(known) if known else Cell()
+        """The cell for the results of several seeds, without those that diverged."""
+        numbers = [self.read(result, who) for result in results if "test" in result]
+        values = [value for value in numbers if value is not None]
+        return self.cell(values) if values else Cell()
 
 
 def _error(head: str, kind: str, key: str, where: str = "test") -> Column:
     def read(result: Result, who: str) -> float | None:
-        found = result[where]
-        own = found if where == "test" and who == "model" else found[who]
-        value = own[kind][key]
+        report = result[where]
+        errors = report if where == "test" and who == "model" else report[who]
+        value = errors[kind][key]
         return math.inf if value is None else float(value)  # JSON has no infinity
 
     return Column(head, read)
@@ -105,8 +105,8 @@ def _training(key: str) -> Callable[[Result], float | None]:
 
 
 def _equivariance_error(result: Result) -> float:
-    found = result["test"]["equivariance_error"].values()
-    return max(math.inf if error is None else error for error in found)
+    errors = result["test"]["equivariance_error"].values()
+    return max(math.inf if error is None else error for error in errors)
 
 
 ERRORS = (
@@ -124,8 +124,8 @@ CLEAN_ERRORS = (
 )
 COST = (
     _cost("learning rate", lambda result: result["rate"], _each),
-    _cost("training", _training("seconds"), _shown(_minutes)),
-    _cost("samples", _training("samples"), _shown("{:,.0f}".format)),
-    _cost("equivariance error", _equivariance_error, _shown("{:.0e}".format)),
+    _cost("training", _training("seconds"), _mean(_minutes)),
+    _cost("samples", _training("samples"), _mean("{:,.0f}".format)),
+    _cost("equivariance error", _equivariance_error, _mean("{:.0e}".format)),
 )
 VALIDATION = _cost("validation MSE", _training("val_mse"), mean_and_deviation)

@@ -1,4 +1,4 @@
-"""The curves of the figures, as plain numbers: for the figures and for the report."""
+"""The data of the figures' curves, for matplotlib and for the HTML report."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SIZES = (5, 20, 30)
 
 @dataclass(frozen=True)
 class Curve:
-    """One line.
+    """A labelled curve.
 
     Args:
-        label: of the model.
-        x, y: its points.
-        trivial: whether it is a forecast that learns nothing.
+        label: the model's.
+        x, y: the points.
+        trivial: whether it belongs to a trivial forecast.
     """
 
     label: str
@@ -34,14 +34,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """A picture of curves.
+    """A figure of curves.
 
     Args:
         name: of its files.
-        title, x, y: of the picture and its axes.
-        curves: the lines.
-        log_x, log_y: scales of the axes.
-        ticks: of the x axis, if only these make sense.
+        title, x, y: titles of the figure and its axes.
+        curves: the curves.
+        log_x, log_y: whether an axis is logarithmic.
+        ticks: of the x axis; empty for automatic ones.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Panel:
 
 
 def make_panels(results: Results) -> list[Panel]:
-    """Every picture that has something to show."""
+    """All figures for which there are results."""
     panels = [
         _against(
             results,
@@ -81,8 +81,8 @@ def make_panels(results: Results) -> list[Panel]:
 
 
 def _against(results: Results, data: dict[int, Data], panel: Panel) -> Panel:
-    """The mean test error of each model at each of some tasks, of the first seed."""
-    found: dict[str, dict[int, Result]] = {
+    """The mean test error of each model on each task, for the first seed."""
+    by_model: dict[str, dict[int, Result]] = {
         model: {
             at: result
             for at, where in data.items()
@@ -90,11 +90,12 @@ def _against(results: Results, data: dict[int, Data], panel: Panel) -> Panel:
         }
         for model in BASELINES
     }
-    whose = [(MODELS[model].label, "model", own) for model, own in found.items()]
-    everybody = {at: r for own in found.values() for at, r in sorted(own.items())}
-    whose += [(label, who, everybody) for who, label in TRIVIAL.items()]
-    for label, who, own in whose:
-        cells = {at: ERRORS[0].of([result], who).value for at, result in sorted(own.items())}
+    lines = [(MODELS[model].label, "model", tested) for model, tested in by_model.items()]
+    # Every result has the trivial forecasts' errors on its task: any of them will do.
+    anyones = {at: result for tested in by_model.values() for at, result in sorted(tested.items())}
+    lines += [(label, who, anyones) for who, label in TRIVIAL.items()]
+    for label, who, tested in lines:
+        cells = {at: ERRORS[0].of([result], who).value for at, result in sorted(tested.items())}
         points = {float(at): mse for at, mse in cells.items() if mse is not None}
         if points:
             trivial = who != "model"
@@ -127,13 +128,12 @@ def _learning(results: Results) -> Panel:
     for model in BASELINES:
         result = results.tested(Data(), model)
         if result is not None:
-            own = result["training"]
-            # The clock runs evenly: minutes are steps, at the pace of the whole.
-            pace = own["seconds"] / own["steps"] / 60
-            points: Sequence[tuple[int, float | None]] = own["curve"]
-            known = [(step * pace, mse) for step, mse in points if mse is not None]
-            if known:
-                x, y = zip(*known, strict=True)
+            training = result["training"]
+            minutes_per_step = training["seconds"] / training["steps"] / 60
+            curve: Sequence[tuple[int, float | None]] = training["curve"]
+            points = [(step * minutes_per_step, mse) for step, mse in curve if mse is not None]
+            if points:
+                x, y = zip(*points, strict=True)
                 curves.append(Curve(MODELS[model].label, list(x), list(y)))
     return Panel(
         "learning_curves",

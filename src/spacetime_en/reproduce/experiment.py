@@ -1,4 +1,4 @@
-"""Carry out one experiment: train, test, and write what came out as one JSON file."""
+"""Carry out one experiment: train, test, and write the result as one JSON file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lightning.pytorch import Callback
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import write_atomically
 from spacetime_en.data import Task
-from spacetime_en.evaluation import TRIVIAL_FORECASTS, evaluate, run
+from spacetime_en.evaluation import TRIVIAL_FORECASTS, evaluate, measure_errors
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.models.set import SET
 from spacetime_en.reproduce.plan import MODELS, Experiment, Scale
@@ -26,18 +26,18 @@ from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import environment, learning_curve
 from spacetime_en.runs.training import train
 
-SHOWN = 8  # test windows whose forecasts are kept, the first ones: no choice of lucky ones
+SHOWN = 8  # the first test windows, whose forecasts are kept: not a choice of lucky ones
 Result = dict[str, Any]
 Tell = Callable[[float, str], None]
 
 
 def path_of(folder: Path, experiment: Experiment) -> Path:
-    """Where the result of an experiment is."""
+    """The file of an experiment's result."""
     return folder / "experiments" / f"{experiment.name}.json"
 
 
 def read_result(folder: Path, experiment: Experiment) -> Result | None:
-    """The result of an experiment, if there is one."""
+    """The result of an experiment, or None."""
     path = path_of(folder, experiment)
     try:
         return dict(json.loads(path.read_text()))
@@ -48,18 +48,18 @@ def read_result(folder: Path, experiment: Experiment) -> Result | None:
 
 
 def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result | None:
-    """The same; refuses a result that was made with other settings than the plan's."""
+    """The result of an experiment, or None; refused if its settings are not the plan's."""
     result = read_result(folder, experiment)
     if result is None:
         return None
     diverged = result.get("training", {}).get("diverged_at", ())
     try:
-        known = [rate for rate in rates(experiment, scale, folder) if rate not in diverged]
-    except InputError:  # trials that are not there yet, or not any more
-        known = [result.get("rate")]
-    configs = [experiment.config(scale, rate) for rate in known[:1]]
-    ours = [json.loads(json.dumps(_settings(config))) for config in configs]
-    if [result.get("settings")] != ours:
+        candidates = [rate for rate in rates(experiment, scale, folder) if rate not in diverged]
+    except InputError:  # its trials are missing
+        candidates = [result.get("rate")]
+    configs = [experiment.config(scale, rate) for rate in candidates[:1]]
+    expected = [json.loads(json.dumps(_settings(config))) for config in configs]
+    if [result.get("settings")] != expected:
         raise InputError(
             f"{path_of(folder, experiment)}: was made with other settings than scale "
             f"{scale.name!r} has now; choose another folder, or delete the file to make it again."
@@ -68,17 +68,17 @@ def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result
 
 
 def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) -> Result:
-    """Train and test, going on where an earlier attempt stopped, and write the result.
+    """Train and test, resuming an interrupted attempt, and write the result.
 
     Args:
-        experiment: what.
-        scale: how much.
-        folder: of all results; trainings go to its folder `runs`.
-        tell: called with the share that is done, and a word.
+        experiment: what to carry out.
+        scale: the size of data and training budget.
+        folder: of all results; trainings go to its subfolder ``runs``.
+        tell: called with the fraction of the work that is done and a short status.
     """
     tell(0.0, "data")
-    known = rates(experiment, scale, folder)
-    config = experiment.config(scale, known[0])
+    candidates = rates(experiment, scale, folder)
+    config = experiment.config(scale, candidates[0])
     task = config.load_task()
     result: Result = {
         "name": experiment.name,
@@ -89,7 +89,7 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     if task.problems:
         result |= {"audit": "zero targets", "centroid_variance": centroid_variance(task.test)}
     if MODELS[experiment.model].trains:
-        model, config = _trained(experiment, scale, known, folder, result, tell)
+        model, config = _trained(experiment, scale, candidates, folder, result, tell)
     else:
         torch.manual_seed(experiment.seed)
         model = config.build_model(task)
@@ -102,33 +102,33 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
     write_atomically(path, lambda path: path.write_text(f"{{\n{lines}\n}}\n"))
-    shutil.rmtree(_run_folder(folder, experiment, known, config) / "checkpoints", True)
+    shutil.rmtree(_run_folder(folder, experiment, candidates, config) / "checkpoints", True)
     return result
 
 
 def rates(experiment: Experiment, scale: Scale, folder: Path) -> list[float | None]:
-    """Learning rates, from the lowest validation error of their trials on; [None]: no trials."""
-    trials = [read_result(folder, trial) for trial in experiment.trials(scale)]
-    known = [trial for trial in trials if trial is not None]
-    if len(known) < len(trials):
-        raise InputError(f"{experiment.name}: its trials of learning rates are missing.")
-    if not known:
+    """Learning rates by the validation error of their trials, best first; [None]: no trials."""
+    results = [read_result(folder, trial) for trial in experiment.trials(scale)]
+    trials = [result for result in results if result is not None]
+    if len(trials) < len(results):
+        raise InputError(f"{experiment.name}: its learning-rate trials are missing.")
+    if not trials:
         return [None]
-    found = [t for t in sorted(known, key=_validation_error) if _validation_error(t) < math.inf]
-    if not found:
+    finite = [trial for trial in trials if _validation_error(trial) < math.inf]
+    if not finite:
         raise InputError(f"{experiment.name}: its training diverged at every learning rate tried.")
-    return [float(trial["rate"]) for trial in found]
+    return [float(trial["rate"]) for trial in sorted(finite, key=_validation_error)]
 
 
 def _validation_error(trial: Result) -> float:
-    found = trial["training"].get("val_mse")
-    return math.inf if found is None else float(found)
+    error = trial["training"].get("val_mse")
+    return math.inf if error is None else float(error)
 
 
 def _settings(config: Config) -> dict[str, Any]:
     training = dataclasses.asdict(config.training)
     for key in ("accelerator", "devices", "num_nodes", "save_every"):
-        del training[key]  # where and how, not what
+        del training[key]  # where it runs, which does not change what is trained
     return {
         "preset": config.preset,
         "model": dict(config.model),
@@ -138,37 +138,37 @@ def _settings(config: Config) -> dict[str, Any]:
 
 
 def _run_folder(
-    folder: Path, experiment: Experiment, known: Sequence[float | None], config: Config
+    folder: Path, experiment: Experiment, candidates: Sequence[float | None], config: Config
 ) -> Path:
-    """Where an experiment is trained; at another rate than the best, apart from the first try."""
+    """The run folder of an experiment; at any other rate than the best, a folder of its own."""
     rate = config.training.lr
-    again = "" if known[0] in (None, rate) else f"--then{rate:g}"
-    return folder / "runs" / f"{experiment.name}{again}"
+    suffix = "" if candidates[0] in (None, rate) else f"--then{rate:g}"
+    return folder / "runs" / f"{experiment.name}{suffix}"
 
 
 def _trained(
     experiment: Experiment,
     scale: Scale,
-    known: Sequence[float | None],
+    candidates: Sequence[float | None],
     folder: Path,
     result: Result,
     tell: Tell,
 ) -> tuple[Forecaster | None, Config]:
-    """The model, trained at the best rate at which it does not diverge, and the settings.
+    """The model, trained at the best rate at which it does not diverge, and its config.
 
-    None if it diverges at all of them, which is a result too.
+    The model is None if it diverges at every rate, which is a result too.
     """
     diverged = []
-    for rate in known:
+    for rate in candidates:
         config = experiment.config(scale, rate)
-        place = _run_folder(folder, experiment, known, config)
+        place = _run_folder(folder, experiment, candidates, config)
         try:
             run = train(
                 config,
                 place,
                 resume=True,
                 loggers=("csv",),
-                callbacks=[_Watched(tell)],
+                callbacks=[_BudgetReporter(tell)],
                 display=False,
                 notify=lambda text: None,
             )
@@ -195,8 +195,8 @@ def _trained(
     return run.model(), config
 
 
-class _Watched(Callback):
-    """Tells how much of the budget is used, about once a second."""
+class _BudgetReporter(Callback):
+    """Reports about once a second which fraction of the budget is used."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell, self.last = tell, 0.0
@@ -209,23 +209,23 @@ class _Watched(Callback):
 
 def _tested(model: Forecaster, task: Task, config: Config) -> Result:
     batch = config.training.batch_size
-    found = evaluate(model, task, batch_size=batch)
+    evaluation = evaluate(model, task, batch_size=batch)
     graph, target = task.test[:SHOWN]
     with torch.no_grad():
         forecast = model(graph)
-    own: Result = {
-        "test": found.report,
+    result: Result = {
+        "test": evaluation.report,
         "shown": {"x": forecast.x.tolist(), "true": target.x.tolist()},
         "attention": attention_maps(model, task),
     }
     if task.test.noise > 0 and task.test.targets == "observed":
         clean = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
         trivial = {name: kind() for name, kind in TRIVIAL_FORECASTS.items()}
-        own["clean"] = {
-            name: run(judged, clean.test, batch)[0].summary()
-            for name, judged in {"model": model, **trivial}.items()
+        result["clean"] = {
+            name: measure_errors(forecaster, clean.test, batch)[0].summary()
+            for name, forecaster in {"model": model, **trivial}.items()
         }
-    return own
+    return result
 
 
 def attention_maps(model: Forecaster, task: Task, windows: int = 64) -> list[dict[str, Any]]:
@@ -244,7 +244,7 @@ def attention_maps(model: Forecaster, task: Task, windows: int = 64) -> list[dic
 
 
 def _rounded(value: Any) -> Any:
-    """Six digits are all that a table needs, and a third of the bytes."""
+    """Floats with six digits, which is all that a table needs, and None for infinite ones."""
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

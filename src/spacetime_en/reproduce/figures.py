@@ -1,4 +1,4 @@
-"""The figures, as PNG and SVG."""
+"""The figures of the report, as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from spacetime_en._util.files import write_atomically
-from spacetime_en.report.plots import COLOURS, MARKERS, cube, new_figure
+from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, new_figure
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.curves import Curve, Panel
 
@@ -20,7 +20,7 @@ ATTENTION = ("features", "positions", "velocities")
 
 
 def plot_panel(panel: Panel, folder: Path) -> list[Path]:
-    """Draw curves, one line a model; trivial forecasts are grey and dashed."""
+    """Draw one curve per model; trivial forecasts are grey and dashed."""
     figure = new_figure(5.6, 3.9)
     axes: Any = figure.add_subplot()
     for place, curve in enumerate(panel.curves):
@@ -50,7 +50,7 @@ def _style(curve: Curve, place: int) -> dict[str, Any]:
 
 
 def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[Path]:
-    """Draw the past, the true future, and what models forecast for the last time, in 3-D."""
+    """Draw observed frames, the true future, and the forecasts for the last time, in 3-D."""
     figure = new_figure(4.4 * count, 4.8)
     for place, scene in enumerate(scenes[:count]):
         axes: Any = figure.add_subplot(1, count, place + 1, projection="3d")
@@ -76,14 +76,14 @@ def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[P
                     label=name if not node else None,
                 )
         ends = [np.asarray(at[max(at)]) for at in scene.forecasts.values()]
-        cube(axes, np.concatenate([scene.x.reshape(-1, 3), *ends]))
+        equal_axes(axes, np.concatenate([scene.x.reshape(-1, 3), *ends]))
         axes.set_title(scene.title, fontsize=9)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
     return _save(figure, folder, "forecasts")
 
 
 def plot_attention(maps: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
-    """Draw mean attention from frame t (rows) to frame s (columns), by block and kind."""
+    """Draw the mean attention from frame t (rows) to frame s (columns), by block and kind."""
     figure = new_figure(2.5 * len(ATTENTION) + 0.6, 2.4 * len(maps) + 0.4)
     grid: Any = figure.subplots(len(maps), len(ATTENTION), squeeze=False)
     weights = [block[kind] for block in maps for kind in ATTENTION]
@@ -105,7 +105,7 @@ def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
     write_atomically(png, lambda path: figure.savefig(path, format="png", dpi=130))
-    # Neither date nor random identifiers: the same results give the same file.
+    # No date and no random identifiers: the same results give the same file.
     with rc_context({"svg.hashsalt": name}):
         write_atomically(
             svg, lambda path: figure.savefig(path, format="svg", metadata={"Date": None})

@@ -1,6 +1,6 @@
-"""What is trained for the paper's tables and figures: models, data, budgets, seeds.
+"""The experiments behind the paper's tables and figures: models, data, budgets, seeds.
 
-Nothing here trains or writes; a plan is a list of :class:`Experiment`.
+A plan is a list of :class:`Experiment`; nothing here trains or writes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ HORIZONS = (100, 1_000, 3_000, H)
 
 @dataclass(frozen=True)
 class Model:
-    """A row of a table.
+    """A model in a row of a table.
 
     Args:
-        label: as printed.
-        preset: of the model.
-        settings: that differ from the preset's.
-        trains: whether any parameter influences the forecast.
+        label: its printed name.
+        preset: its preset.
+        settings: those that differ from the preset's.
+        trains: whether any parameter affects the forecast.
     """
 
     label: str
@@ -95,20 +95,20 @@ class Data:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is spent.
+    """The size of data and training budgets.
 
     Args:
         name: quick, cpu or paper.
-        what: in a sentence, for the report.
-        seeds: of the trainings at N = 5 (one at N = 20 and 30).
+        what: a description for the report.
+        seeds: of the trainings at N = 5; at N = 20 and 30 only the first is used.
         trajectories: for training, validation and test; (N = 5, larger N).
-        batch: windows in a step; (N = 5, larger N); None: the paper's, by model.
-        budget: settings of the training; (N = 5, larger N).
-        rates: learning rates to choose from; empty: the paper's.
-        search: the budget of a trial of a rate.
-        linear: a budget that is enough for the three numbers of the linear model.
-        validate_every: steps between validations at N = 5, by model; a quarter of it beyond.
-        sizes: of smaller models.
+        batch: batch sizes (N = 5, larger N); None for the paper's, by model.
+        budget: training settings (N = 5, larger N).
+        rates: learning rates to choose from; empty for the paper's.
+        search: training settings of a learning-rate trial.
+        linear: training settings of the linear model, which has only three parameters.
+        validate_every: steps between validations at N = 5, by model; a quarter of it for larger N.
+        sizes: model settings by preset, for smaller models.
     """
 
     name: ScaleName
@@ -124,14 +124,14 @@ class Scale:
     sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def counts(self, nodes: int) -> tuple[int, int, int]:
-        """Trajectories for training, validation and test."""
+        """The number of trajectories for training, validation and test."""
         return self.trajectories[nodes > 5]
 
     def training(self, model: str, nodes: int, seed: int) -> TrainingSettings:
-        """How a model is trained, before its learning rate is known."""
+        """The training settings of a model, before its learning rate is chosen."""
         preset, large = MODELS[model].preset, nodes > 5
         settings: dict[str, Any] = dict(PAPER.get(preset, {}))
-        if self.rates:  # a short budget: the same care for every model
+        if self.rates:  # a short budget: the same schedule for every model
             settings |= {"schedule": "cosine", "warmup": 0.05, "weight_decay": 0.0, "skip": SKIP}
         if self.batch is not None:
             settings["batch_size"] = self.batch[large]
@@ -146,8 +146,7 @@ SMALL = {"hidden": 8}
 SCALES: dict[ScaleName, Scale] = {
     "quick": Scale(
         "quick",
-        "a test of the machinery, with tiny models trained for a few steps: its numbers mean "
-        "nothing",
+        "a test of the code, with tiny models trained for a few steps; its numbers mean nothing",
         seeds=(0, 1),
         trajectories=((64, 16, 24), (32, 8, 16)),
         batch=(16, 8),
@@ -185,14 +184,14 @@ SCALES: dict[ScaleName, Scale] = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """One training, and the test that follows.
+    """One training run and its test.
 
     Args:
-        data: what it is trained and tested on.
+        data: the task to train and test on.
         model: a key of ``MODELS``.
         seed: of the weights and the order of the windows.
-        rate: the learning rate; None: the best of the scale's, found in trials.
-        trial: whether this is such a trial: shorter, and not tested.
+        rate: the learning rate; None for the best of the scale's, as chosen by trials.
+        trial: whether this is such a trial, which is shorter and not tested.
     """
 
     data: Data
@@ -203,13 +202,13 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """The stem of its file names."""
         words = [self.data.name, self.model, f"seed{self.seed}"]
         words += [f"rate{self.rate:g}"] if self.rate is not None else []
         return "--".join(["trial"] * self.trial + words)
 
     def trials(self, scale: Scale) -> tuple[Experiment, ...]:
-        """What must be known before: the model's trials, always at N = 5 on the paper's task."""
+        """The learning-rate trials that it depends on, always at N = 5 on the paper's task."""
         if self.rate is not None or not MODELS[self.model].trains:
             return ()
         return tuple(
@@ -217,7 +216,7 @@ class Experiment:
         )
 
     def config(self, scale: Scale, rate: float | None) -> Config:
-        """All settings; `rate` is what the trials found."""
+        """The config; `rate` is the learning rate chosen by the trials, if any."""
         model = MODELS[self.model]
         training = scale.training(self.model, self.data.nodes, self.seed)
         if self.trial:
@@ -236,13 +235,13 @@ def _of(data: Sequence[Data], models: Sequence[str], seeds: Sequence[int]) -> It
         for d in data
         for seed in seeds
         for model in models
-        if MODELS[model].trains or seed == seeds[0]  # what does not train knows no seed
+        if MODELS[model].trains or seed == seeds[0]  # without training, seeds make no difference
     )
 
 
 def _baselines(scale: Scale) -> Iterator[Experiment]:
     yield from _of([Data()], BASELINES, scale.seeds)
-    if scale.rates:  # the paper's own rates beside those that were found
+    if scale.rates:  # the paper's rates, too, beside the chosen ones
         for model in BASELINES:
             yield Experiment(Data(), model, scale.seeds[0], PAPER[MODELS[model].preset]["lr"])
 
@@ -266,7 +265,7 @@ TITLES = {
     "ablation": "Ablation, N = 5",
     "published": "The published figures",
 }
-AUDITED = "published"  # the table that zero targets are for
+AUDITED = "published"  # the table of the audit, which has zero targets
 AUDITABLE = ("baselines", "noisy")
 
 
@@ -274,23 +273,23 @@ def table(name: str, scale: Scale, zero: bool = False) -> list[Experiment]:
     """The experiments of a table; with `zero`, those of its audit, one seed each."""
     if name not in (AUDITABLE if zero else TABLES):
         raise no_such("table", name, AUDITABLE if zero else TABLES)
-    found = list(TABLES[name](scale))
-    if zero:
-        found = [
-            dataclasses.replace(e, data=dataclasses.replace(e.data, zero=True))
-            for e in found
-            if e.seed == scale.seeds[0] and e.rate is None
-        ]
-    return found
+    experiments = list(TABLES[name](scale))
+    if not zero:
+        return experiments
+    return [
+        dataclasses.replace(e, data=dataclasses.replace(e.data, zero=True))
+        for e in experiments
+        if e.seed == scale.seeds[0] and e.rate is None
+    ]
 
 
 def plan(names: Sequence[str], scale: Scale, zero: bool = False) -> list[Experiment]:
-    """The experiments of tables, each once, each after the trials that it waits for.
+    """The experiments of some tables, each once and after the trials that it depends on.
 
-    The first seed of everything comes before the second of anything: a whole report early.
+    The first seed of every experiment comes before the second of any, for an early full report.
     """
-    found = [experiment for name in names for experiment in table(name, scale, zero)]
+    experiments = [experiment for name in names for experiment in table(name, scale, zero)]
     ordered: dict[Experiment, None] = {}
-    for experiment in sorted(found, key=lambda e: scale.seeds.index(e.seed)):
+    for experiment in sorted(experiments, key=lambda e: scale.seeds.index(e.seed)):
         ordered |= dict.fromkeys((*experiment.trials(scale), experiment))
     return list(ordered)

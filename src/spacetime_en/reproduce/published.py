@@ -1,8 +1,8 @@
-"""The figures that the paper printed, and the bound that some of them break."""
+"""The errors that the paper reports, and the lower bound that some of them violate."""
 
 from spacetime_en.data.windows import Windows
 
-# Test MSE as printed, by table and model (Tables 1, 2, 4, 5 and the noisy one).
+# Test MSE as published, by table and model (Tables 1, 2, 4, 5 and the noisy one).
 PUBLISHED: dict[str, dict[str, str]] = {
     "baselines": dict(
         set="1.25e-10", lstm="2.03e-08", egnn="2.05e-06", mlp="3.48e-06", linear="3.04"
@@ -20,11 +20,11 @@ PUBLISHED: dict[str, dict[str, str]] = {
 
 
 def centroid_variance(windows: Windows) -> float:
-    """The mean square of a coordinate of the inputs' centroid, about its expectation, zero.
+    """The variance of a coordinate of the inputs' centroid, whose mean is zero.
 
-    A translation-equivariant forecast is the centroid of the first frame plus something that does
-    not know where the centroid is. On targets that are all zero its error is therefore at least
-    this: sigma^2 / N, 0.2 for the paper's N = 5.
+    A translation-equivariant forecast is the centroid of the first frame plus a term that does not
+    depend on where the centroid is. On targets that are all zero its error is therefore at least
+    this variance: sigma^2 / N, 0.2 for the paper's N = 5.
     """
     graph, _ = windows.without_noise()[:]
     return float(graph.x[:, 0].double().mean(1).square().mean())

@@ -1,4 +1,4 @@
-"""What is written: tables, figures, and one HTML report that needs nothing else."""
+"""Writes the tables, the figures and one self-contained HTML report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spacetime_en.reproduce.tables import Results, Table, make_tables
 
 
 def write_report(folder: Path, scale: Scale) -> Path:
-    """Write tables (JSON and Markdown), figures (PNG and SVG) and the report from the results.
+    """Write tables (JSON and Markdown), figures (PNG and SVG) and the HTML report.
 
     Returns: the path of the report.
     """
@@ -30,10 +30,10 @@ def write_report(folder: Path, scale: Scale) -> Path:
     tables, panels, scenes = make_tables(results), make_panels(results), make_scenes(results)
     facts = _facts(results)
     (folder / "tables").mkdir(parents=True, exist_ok=True)
-    for made in tables:
-        _write(folder / "tables" / f"{made.name}.md", made.to_markdown())
-    plain = {"facts": facts, "tables": [made.to_json() for made in tables]}
-    _write(folder / "tables.json", json.dumps(plain, indent=1, ensure_ascii=False) + "\n")
+    for one in tables:
+        _write(folder / "tables" / f"{one.name}.md", one.to_markdown())
+    numbers = {"facts": facts, "tables": [one.to_json() for one in tables]}
+    _write(folder / "tables.json", json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
     figures = {panel.name: panel.title for panel in panels}
     for panel in panels:
         plot_panel(panel, folder / "figures")
@@ -47,9 +47,9 @@ def write_report(folder: Path, scale: Scale) -> Path:
     _write(folder / "README.md", _overview(scale, facts, tables, figures))
     data = {
         "what": _what(scale),
-        "audit": bool(tables) and all(made.name == AUDITED for made in tables),
+        "audit": bool(tables) and all(one.name == AUDITED for one in tables),
         "facts": facts,
-        "tables": [made.to_json() for made in tables],
+        "tables": [one.to_json() for one in tables],
         "panels": [asdict(panel) for panel in panels],
         "scenes": [one.to_json() for one in scenes],
         "attention": maps,
@@ -61,9 +61,9 @@ def write_report(folder: Path, scale: Scale) -> Path:
 def _overview(
     scale: Scale, facts: dict[str, str], tables: Sequence[Table], figures: dict[str, str]
 ) -> str:
-    """All tables and figures on one page of Markdown."""
+    """All tables and figures on one Markdown page."""
     parts = [f"# The paper's experiments at scale “{scale.name}”\n\n{_what(scale)}\n"]
-    parts += [f"## {made.title}\n\n{made.to_markdown()}" for made in tables]
+    parts += [f"## {one.title}\n\n{one.to_markdown()}" for one in tables]
     parts += ["## Figures\n"]
     parts += [f"![{title}](figures/{name}.png)" for name, title in figures.items()]
     parts += ["## How it was made\n"]
@@ -76,7 +76,7 @@ def _what(scale: Scale) -> str:
 
 
 def page(data: dict[str, Any]) -> str:
-    """The report: the page's parts and the data, in one file."""
+    """The HTML report, with its data, styles and scripts in one file."""
     html, css, js = (
         asset(f"report.{kind}", "spacetime_en.reproduce") for kind in ("html", "css", "js")
     )
@@ -84,28 +84,28 @@ def page(data: dict[str, Any]) -> str:
 
 
 def _attention(results: Results) -> list[dict[str, Any]]:
-    found = results.tested(Data(), "set")
-    maps = [] if found is None else found["attention"]
-    known = np.array([list(block.values()) for block in maps], dtype=float)
-    return list(maps) if known.size and np.isfinite(known).all() else []
+    result = results.tested(Data(), "set")
+    maps = [] if result is None else result["attention"]
+    weights = np.array([list(block.values()) for block in maps], dtype=float)
+    return list(maps) if weights.size and np.isfinite(weights).all() else []
 
 
 def _facts(results: Results) -> dict[str, str]:
-    """Commands, seeds, versions, machine and data, from the results themselves."""
+    """Commands, seeds, versions, machines and data, as recorded in the results."""
     scale = results.scale
     planned = plan(list(TABLES), scale)
     audit = [e for name in AUDITABLE for e in table(name, scale, zero=True)]
-    found, audited = results.of(planned), results.of(audit)
-    known = [*found, *audited]
-    if not known:
+    done, audited = results.of(planned), results.of(audit)
+    finished = [*done, *audited]
+    if not finished:
         return {}
-    versions = sorted({_versions(result) for result in known})
-    machines = sorted({_machine(result) for result in known})
+    versions = sorted({_versions(result) for result in finished})
+    machines = sorted({_machine(result) for result in finished})
     train, val, test = scale.counts(5)
-    seconds = sum(result.get("training", {}).get("seconds", 0.0) for result in known)
+    seconds = sum(result.get("training", {}).get("seconds", 0.0) for result in finished)
     return {
-        "Commands": "; ".join(sorted({_command(result) for result in known})),
-        "Done": f"{len(found)} of {len(planned)} experiments, {len(audited)} of {len(audit)} of "
+        "Commands": "; ".join(sorted({_command(result) for result in finished})),
+        "Done": f"{len(done)} of {len(planned)} experiments, {len(audited)} of {len(audit)} of "
         f"the audit's; {seconds / 3600:.1f} hours of training in all",
         "Data": f"charged particles; at N = 5 {train:,} trajectories for training, {val:,} for "
         f"validation, {test:,} for the test; ten frames in, {H:,} steps ahead",

@@ -1,4 +1,4 @@
-"""Scenes to look at: the past, the whole true future, and forecasts for several times."""
+"""Scenes for the report: observed frames, the true future, and forecasts for several times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRAMES = 100  # of the future
 
 
 def make_scenes(results: Results) -> list[Scene]:
-    """The windows whose forecasts were kept, each model's first seed at every horizon it has."""
+    """The windows whose forecasts were kept, with those of each model's first seed."""
     scale = results.scale
     shown = {
         model: {
@@ -39,13 +39,13 @@ def make_scenes(results: Results) -> list[Scene]:
     for window in range(min(counts)):
         # Trajectory i is keyed by (seed, i): the one that the task has, with more frames.
         run = sizes[0] + sizes[1] + window
-        made = simulate(task.system, sum(sizes), save=save, shard=(run, sum(sizes)))
+        true = simulate(task.system, sum(sizes), save=save, shard=(run, sum(sizes)))
         forecasts = {
             MODELS[model].label: {last + h: np.array(x[window]) for h, x in at.items()}
             for model, at in shown.items()
             if at
         }
-        charge = made.attributes["charge"][0]
+        charge = true.attributes["charge"][0]
         title = f"test window {window}"
-        scenes.append(Scene(title, made.steps, last, made.x[0], forecasts, charge))
+        scenes.append(Scene(title, true.steps, last, true.x[0], forecasts, charge))
     return scenes

@@ -1,4 +1,4 @@
-"""The tables: rows of numbers from the results of experiments, as JSON and as Markdown."""
+"""Tables of experiment results, as JSON and as Markdown."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Table:
 
     Args:
         name, title: of the table.
-        columns: their heads.
-        rows: of each its label and its cells.
-        notes: sentences below it.
+        columns: the column headings.
+        rows: the label and the cells of each row.
+        notes: paragraphs below the table.
     """
 
     name: str
@@ -62,11 +62,11 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers and texts."""
+        """The table as plain numbers and strings."""
         return asdict(self)
 
     def to_markdown(self) -> str:
-        """A GitHub table, with its notes."""
+        """The table and its notes in Markdown."""
         head = ["", *self.columns]
         lines = [" | ".join(head), " | ".join(["---", *["--:"] * len(self.columns)])]
         lines += [" | ".join([label, *(c.text for c in cells)]) for label, cells in self.rows]
@@ -79,45 +79,45 @@ class Results:
     """The results in a folder, by experiment.
 
     Args:
-        folder: where they are.
-        scale: at which they were made; others are refused.
+        folder: the folder.
+        scale: the scale of the results; others are refused.
     """
 
     folder: Path
     scale: Scale
-    _known: dict[Experiment, Result | None] = field(default_factory=dict, init=False)
+    _cache: dict[Experiment, Result | None] = field(default_factory=dict, init=False)
 
     def of(self, experiments: Sequence[Experiment]) -> list[Result]:
-        """Those that there are."""
-        found = (self._read(experiment) for experiment in experiments)
-        return [result for result in found if result is not None]
+        """The results of some experiments, without those that are not finished."""
+        results = (self._read(experiment) for experiment in experiments)
+        return [result for result in results if result is not None]
 
     def _read(self, experiment: Experiment) -> Result | None:
-        if experiment not in self._known:  # several tables and figures ask for it
-            self._known[experiment] = checked_result(self.folder, experiment, self.scale)
-        return self._known[experiment]
+        if experiment not in self._cache:  # several tables and figures ask for it
+            self._cache[experiment] = checked_result(self.folder, experiment, self.scale)
+        return self._cache[experiment]
 
     def seeds(self, data: Data, model: str) -> list[Result]:
-        """The results of a model on a task, one a seed."""
+        """The results of a model on a task, one per seed."""
         return self.of([Experiment(data, model, seed) for seed in self.scale.seeds])
 
     def tested(self, data: Data, model: str) -> Result | None:
-        """The result of the first seed, if it came to a test."""
-        found = self.of([Experiment(data, model, self.scale.seeds[0])])
-        return found[0] if found and "test" in found[0] else None
+        """The result of the first seed, if it was tested."""
+        results = self.of([Experiment(data, model, self.scale.seeds[0])])
+        return results[0] if results and "test" in results[0] else None
 
 
 def make_tables(results: Results) -> list[Table]:
     """Every table that has at least one result."""
     special = {"horizons": horizons, "ablation": ablation, "noisy": noisy}
-    made = [
+    tables = [
         special[name](results) if name in special else compared(name, results) for name in TABLES
     ]
-    return [table for table in (*made, audit(results)) if table.rows]
+    return [table for table in (*tables, audit(results)) if table.rows]
 
 
 def compared(name: str, results: Results) -> Table:
-    """The models beside each other on one task, with what the paper printed."""
+    """All models on one task, beside the published errors."""
     data = table(name, results.scale)[0].data
     columns = (*ERRORS, *COST)
     rows = _rows(results, data, BASELINES, columns, name)
@@ -138,14 +138,14 @@ def ablation(results: Results) -> Table:
     rows = []
     for model in ABLATION:
         untrained = "" if MODELS[model].trains else " (untrained)"
-        own = results.seeds(data, model)
-        mean = ERRORS[0].of(own).value
+        seeds = results.seeds(data, model)
+        mean = ERRORS[0].of(seeds).value
         ratio = mean / reference if mean is not None and reference else None
         last = Cell() if ratio is None else Cell(ratio, f"{ratio:.2f}×")
         label = MODELS[model].label + untrained
         rows += [
             (label, [*cells, last])
-            for label, cells in _row(label, own, columns, PUBLISHED["ablation"].get(model))
+            for label, cells in _row(label, seeds, columns, PUBLISHED["ablation"].get(model))
         ]
     for label, cells in _trivial_rows(results, data, ABLATION, columns, TRIVIAL):
         rows.append((label, [*cells, Cell()]))
@@ -159,7 +159,7 @@ def ablation(results: Results) -> Table:
 
 
 def noisy(results: Results) -> Table:
-    """Errors against what is observed, and against the truth behind it."""
+    """Errors against the noisy and against the clean targets."""
     data, columns = Data(noisy=True), (*CLEAN_ERRORS, *COST)
     rows = _rows(results, data, BASELINES, columns, "noisy")
     rows += _trivial_rows(results, data, BASELINES, columns, NOISY_TRIVIAL)
@@ -183,7 +183,7 @@ def noisy(results: Results) -> Table:
 
 
 def horizons(results: Results) -> Table:
-    """Mean and median of each model, retrained for each horizon."""
+    """Mean and median error of each model, retrained for each horizon."""
     found = {
         model: [results.tested(Data(steps_ahead=h), model) for h in HORIZONS] for model in BASELINES
     }
@@ -204,7 +204,7 @@ def horizons(results: Results) -> Table:
 
 
 def audit(results: Results) -> Table:
-    """What zero targets do to the error, beside what was published."""
+    """Errors on zero targets, beside the published ones."""
     mean = ERRORS[0]
     rows: list[Row] = []
     for model in BASELINES:
@@ -272,7 +272,7 @@ def _rows(
 def _row(
     label: str, results: Sequence[Result], columns: Sequence[Column], published: str | None
 ) -> list[Row]:
-    """One row, if there are results."""
+    """One row, or none if there are no results."""
     if not results:
         return []
     tested = [result for result in results if "test" in result]
@@ -289,9 +289,9 @@ def _trivial_rows(
     columns: Sequence[Column],
     which: dict[str, str],
 ) -> list[Row]:
-    """The forecasts that learn nothing, from any result on the same windows."""
-    found = (result for model in models for result in results.seeds(data, model))
-    first = next((result for result in found if "test" in result), None)
+    """The trivial forecasts, from any result on the same windows."""
+    candidates = (result for model in models for result in results.seeds(data, model))
+    first = next((result for result in candidates if "test" in result), None)
     if first is None:
         return []
     return [
@@ -301,7 +301,7 @@ def _trivial_rows(
 
 
 def _notes(results: Results, data: Data, models: Sequence[str]) -> list[str]:
-    """What was seen of the data: whoever saw little is undertrained."""
+    """How often each model has seen the data (few passes: undertrained), and what diverged."""
     seen = {}
     for model in models:
         for result in results.seeds(data, model)[:1]:
@@ -312,13 +312,13 @@ def _notes(results: Results, data: Data, models: Sequence[str]) -> list[str]:
         return []
     passes = ", ".join(f"{label} {epochs}" for label, epochs in seen.items())
     notes = [f"± is the standard deviation over seeds. Passes over the training data: {passes}."]
-    again = {}
+    diverged = {}
     for model in models:
         trainings = [result.get("training", {}) for result in results.seeds(data, model)]
-        if lost := sum(len(training.get("diverged_at", ())) for training in trainings):
-            again[MODELS[model].label] = lost
-    if again:
-        counts = ", ".join(f"{label} {lost}" for label, lost in again.items())
+        if count := sum(len(training.get("diverged_at", ())) for training in trainings):
+            diverged[MODELS[model].label] = count
+    if diverged:
+        counts = ", ".join(f"{label} {count}" for label, count in diverged.items())
         notes.append(f"Trainings that diverged, and began again at the next best rate: {counts}.")
     return notes
 

@@ -1,4 +1,4 @@
-"""Carry out experiments in several processes, with one display of how it goes."""
+"""Carry out experiments in several processes, with one progress display."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
 def carry_out_all(
     experiments: Sequence[Experiment], scale: Scale, folder: Path, workers: int | None = None
 ) -> list[str]:
-    """Carry out what has no result yet; run it again to go on after an interruption.
+    """Carry out all experiments without a result; call it again to resume after an interruption.
 
     Args:
-        experiments: each after those that it waits for.
-        scale: how much.
+        experiments: in an order in which each comes after those that it depends on.
+        scale: the size of data and training budgets.
         folder: of the results.
-        workers: processes, one core (or GPU) each; None: as many as there are.
-    Returns: a sentence for every experiment that failed.
+        workers: number of processes, one core (or GPU) each; None for one per core or GPU.
+    Returns: an error message for every experiment that failed.
     """
     most = os.cpu_count() or 1
     if workers is not None and not 0 < workers <= most:
@@ -68,7 +68,7 @@ def carry_out_all(
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """A request to end is like Ctrl-C, also when it comes from a batch system."""
+    """Treat every stop signal, such as a batch system's, as Ctrl-C."""
     raise KeyboardInterrupt
 
 
@@ -83,7 +83,7 @@ def _supervise(
     folder: Path,
     display: _Display,
 ) -> list[str]:
-    """Hand out experiments, those first whose trials are done, until none is left."""
+    """Hand out experiments whose trials are finished until none is left."""
     waiting, failed = list(todo), []
     unfinished = set(todo)
     while unfinished:
@@ -114,7 +114,7 @@ def _supervise(
 
 @dataclass
 class _Worker:
-    """A process that carries out one experiment after the other."""
+    """A process that carries out one experiment at a time."""
 
     number: int
     process: BaseProcess
@@ -154,21 +154,21 @@ class _Worker:
         )
 
     def stop(self) -> None:
-        """Let it write its checkpoint, then end."""
-        self.process.terminate()  # (in a training: stop after this step)
+        """Let it write a checkpoint, then end it."""
+        self.process.terminate()  # a training stops after the current step
         self.process.join(PATIENCE)
         self.process.kill()
 
 
 @contextmanager
 def _one_gpu(number: int) -> Iterator[None]:
-    """A process started here sees one of the GPUs, if there are any."""
+    """Let a process started in this block see only one of the GPUs, if there are any."""
     if not torch.cuda.is_available():
         yield
         return
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    known = before.split(",") if before else [str(i) for i in range(torch.cuda.device_count())]
-    os.environ["CUDA_VISIBLE_DEVICES"] = known[number % len(known)]
+    gpus = before.split(",") if before else [str(i) for i in range(torch.cuda.device_count())]
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
     try:
         yield
     finally:
@@ -181,8 +181,8 @@ def _one_gpu(number: int) -> Iterator[None]:
 @one_thread()
 def _work(pipe: Connection, scale: Scale, folder: Path) -> None:
     for number in set(STOP_SIGNALS) - {signal.SIGTERM}:
-        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all: the first process decides
-    # Numbers below 1e-38 cost a hundred times the time of others: a model would pay for its zeros.
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all processes: the parent decides
+    # Arithmetic on denormal numbers is a hundred times slower: a model would pay for its zeros.
     torch.set_flush_denormal(True)
     while True:
         try:
@@ -190,25 +190,25 @@ def _work(pipe: Connection, scale: Scale, folder: Path) -> None:
         except EOFError:
             return
         try:
-            result = carry_out(experiment, scale, folder, lambda *how: pipe.send(("at", *how)))
-            pipe.send(("done", _in_short(result)))
+            result = carry_out(experiment, scale, folder, lambda *at: pipe.send(("at", *at)))
+            pipe.send(("done", _summary(result)))
         except Interrupted:
             pipe.send(("stopped",))
             return
         except (InputError, OSError) as error:
             pipe.send(("failed", str(error)))
-        except Exception as error:  # ours, not the user's: the others go on all the same
+        except Exception as error:  # a bug in one experiment must not stop the others
             pipe.send(("failed", f"{type(error).__name__}: {error}"))
 
 
-def _in_short(result: dict[str, Any]) -> str:
+def _summary(result: dict[str, Any]) -> str:
     if "test" in result:
         return f"test MSE {result['test']['position_mse']['mean']:.4g}"
     return f"validation MSE {result['training'].get('val_mse', float('nan')):.4g}"
 
 
 class _Display:
-    """A bar for all, and a line for every worker; without a terminal a line for every result."""
+    """A bar for all and one for each worker; without a terminal, one line per result."""
 
     def __init__(self, total: int, done: int) -> None:
         self.console = Terminal(stderr=True)
@@ -222,7 +222,7 @@ class _Display:
             transient=True,
             disable=not self.console.is_terminal,
         )
-        self.shares: dict[int, float] = {}
+        self.fractions: dict[int, float] = {}
         self.lines: dict[int, Any] = {}
         self.all = self.bars.add_task("experiments", total=total, completed=done, word="")
 
@@ -233,24 +233,24 @@ class _Display:
     def __exit__(self, *exception: object) -> None:
         self.bars.stop()
 
-    def at(self, worker: _Worker, share: float, word: str) -> None:
+    def at(self, worker: _Worker, fraction: float, word: str) -> None:
         number = worker.number
         if number not in self.lines:
             self.lines[number] = self.bars.add_task("", total=1.0, word="")
         assert worker.busy is not None
         name = worker.busy.name
-        self.bars.update(self.lines[number], description=name, completed=share, word=word)
-        self.shares[number] = share
+        self.bars.update(self.lines[number], description=name, completed=fraction, word=word)
+        self.fractions[number] = fraction
         self._all()
 
     def done(self, worker: _Worker, experiment: Experiment, word: str) -> None:
         self.finished += 1
-        self.shares[worker.number] = 0.0
+        self.fractions[worker.number] = 0.0
         self._all()
         text = f"{self.finished} of {self.total}  {experiment.name}: {word}"
         self.console.say(text)
 
     def _all(self) -> None:
-        done = self.finished + 0.99 * sum(self.shares.values())
+        done = self.finished + 0.99 * sum(self.fractions.values())
         word = f"{self.finished} of {self.total}"
         self.bars.update(self.all, completed=done, word=word)

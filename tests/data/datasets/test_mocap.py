@@ -11,7 +11,7 @@ from spacetime_en.data import Trajectories, Windows, load_task
 from spacetime_en.data.datasets.mocap import find_motions
 from spacetime_en.data.readers import read
 from spacetime_en.data.readers.mocap import MotionFiles, parse_amc, parse_asf, rotation
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.nn.models.trivial import LastFrame, StraightLine
 from tests.data.cmu import CMU, needs_cmu
 from tests.data.files import AMC, ASF
@@ -175,7 +175,7 @@ def test_tasks_have_the_published_windows(name, settings, counts, last, straight
     assert [len(windows) for windows in task.splits.values()] == counts
     for model, published in ((LastFrame(), last), (StraightLine(), straight)):
         if published is not None:
-            found, _ = run(model, task.test, 100)
+            found, _ = measure_errors(model, task.test, 100)
             assert float(found.position.mean()) == pytest.approx(published, rel=1e-3)
     graph, _ = task.train[:2]
     assert graph.x.shape[2:] == (31, 3)

@@ -5,7 +5,7 @@ import torch
 
 from spacetime_en import Forecast, Forecaster, InputError, SpacetimeGraph, build_model
 from spacetime_en.data import load_task
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.nn.models.kernel import PENALTIES, WIDTHS, Kernel
 from spacetime_en.nn.models.trivial import StraightLine
 from spacetime_en.testing import equivariance_errors
@@ -268,5 +268,5 @@ def test_on_running_people_it_is_as_good_as_promised():
     task = load_task("mocap-run")
     model = build_model("kernel", like=task.train[:1][0])
     fit(model, task)
-    found, _ = run(model, task.test, 100)
+    found, _ = measure_errors(model, task.test, 100)
     assert float(found.position.mean()) < 0.18

@@ -7,7 +7,7 @@ import torch
 
 from spacetime_en import Forecast, Forecaster, InputError, build_model
 from spacetime_en.data import load_task
-from spacetime_en.evaluation import run
+from spacetime_en.evaluation import measure_errors
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
 from spacetime_en.nn.models.trivial import StraightLine
 from spacetime_en.testing import assert_equivariant, equivariance_errors
@@ -136,9 +136,9 @@ def test_fit_solves_it_and_it_saves_and_loads(tiny_task, tmp_path):
     progress = fit(model, tiny_task, keep=lambda state, best: kept.append((state, best)))
     assert progress.step == 1
     assert kept[0][1]
-    found, _ = run(model, tiny_task.val, 5)
+    found, _ = measure_errors(model, tiny_task.val, 5)
     assert float(found.position.mean()) == pytest.approx(progress.best, rel=1e-3)
-    straight, _ = run(StraightLine(), tiny_task.val, 5)
+    straight, _ = measure_errors(StraightLine(), tiny_task.val, 5)
     assert progress.best < float(straight.position.mean())
     model.save_pretrained(tmp_path / "m")
     again = Forecaster.from_pretrained(tmp_path / "m")
@@ -191,5 +191,5 @@ def test_on_people_it_is_as_good_as_promised(motion, most):
     task = load_task(f"mocap-{motion}")
     model = build_model("ridge", like=task.train[:1][0])
     fit(model, task)
-    found, _ = run(model, task.test, 100)
+    found, _ = measure_errors(model, task.test, 100)
     assert 10 * float(found.position.mean()) <= most

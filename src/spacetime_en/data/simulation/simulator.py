@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.machine import free_memory, free_room, in_words
-from spacetime_en._util.schema import Count, Positive, checked, shortened
+from spacetime_en._util.schema import Positive, checked, shortened
 from spacetime_en.data.rng import Streams
 from spacetime_en.data.shards import ShardWriter, find_shards, read_meta, shard_name
 from spacetime_en.data.simulation import integrator
@@ -40,7 +40,7 @@ def simulate(
     *,
     nodes: Positive = 5,
     dims: int = 3,
-    steps: Count | None = None,
+    steps: int | None = None,
     save: Sequence[int] | None = None,
     seed: int = 0,
     scheme: str = "kick-drift",
@@ -119,7 +119,7 @@ def simulate(
 
 def _frames(steps: int | None, save: Sequence[int] | None) -> NDArray[np.int64]:
     if steps is not None and not 0 <= steps <= MOST_STEPS:
-        raise InputError(f"steps: expected 0 to {MOST_STEPS:,}, found {steps:,}.")
+        raise InputError(f"steps: expected 0 to {MOST_STEPS:,}, found {shortened(steps)}.")
     if save is None and steps is not None and steps // 100 > MOST_FRAMES:
         raise InputError(
             f"steps: every 100th of {steps:,} steps is too many to keep; say which, with save."

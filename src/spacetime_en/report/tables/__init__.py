@@ -1,1 +1,1 @@
-"""Tables for a terminal: of models, of a task, of an evaluation."""
+"""Tables for a terminal: the presets, a task, an evaluation."""

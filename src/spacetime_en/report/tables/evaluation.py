@@ -1,4 +1,4 @@
-"""An evaluation as tables for a terminal, and as files."""
+"""An evaluation, printed as tables and written to files."""
 
 import csv
 import json
@@ -27,16 +27,16 @@ def show(report: dict[str, Any], terminal: Terminal) -> None:
         words = (f"{cell:.4g}" if 1e-3 <= cell < 1e4 else f"{cell:.2e}" for cell in cells)
         table.append([name.replace("_", " "), *words])
     terminal.table(head, table)
-    found = ", ".join(f"{k} {v:.1e}" for k, v in report["equivariance_error"].items())
-    terminal.print(f"equivariance error: {found}")
+    errors = ", ".join(f"{k} {v:.1e}" for k, v in report["equivariance_error"].items())
+    terminal.print(f"equivariance error: {errors}")
     if report["calibration"]:
         groups = report["calibration"]
-        names = {0: "the surest nodes", len(groups) - 1: "the least sure"}
+        names = {0: "most certain nodes", len(groups) - 1: "least certain nodes"}
         table = [
             [names.get(i, ""), f"{row['said']:.3g}", f"{row['found']:.3g}"]
             for i, row in enumerate(groups)
         ]
-        terminal.table(("a coordinate's error", "said", "found"), table)
+        terminal.table(("RMSE of a coordinate", "predicted", "actual"), table)
     if report["drift"]:
         truth = report["drift"]["truth"]
         table = [
@@ -47,9 +47,9 @@ def show(report: dict[str, Any], terminal: Terminal) -> None:
 
 
 def write(evaluation: Evaluation, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write ``NAME.json``, the report, and ``NAME.csv``, one row a window.
+    """Write the report to ``NAME.json`` and one row per window to ``NAME.csv``.
 
-    Returns: the two paths.
+    Returns: both paths.
     """
     make_folder(folder)
     report, table = folder / f"{name}.json", folder / f"{name}.csv"

@@ -10,7 +10,7 @@ from spacetime_en.nn.presets import PRESETS, build_model
 
 
 def describe(nodes: Sequence[int]) -> list[dict[str, Any]]:
-    """One object for each preset and each number of nodes."""
+    """One row for each preset and each number of nodes."""
     rows = []
     for preset in PRESETS:
         for n in dict.fromkeys(nodes):
@@ -29,11 +29,11 @@ def describe(nodes: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def show(rows: Sequence[dict[str, Any]], terminal: Terminal) -> None:
-    """Print the rows as a table, a line for each preset."""
+    """Print the rows as a table with one line per preset."""
     nodes = list(dict.fromkeys(row["nodes"] for row in rows))
     table = []
     for preset in PRESETS:
-        own = [row for row in rows if row["preset"] == preset]
-        symmetries = ("yes" if holds else "no" for holds in own[0]["symmetries"].values())
-        table.append([preset, *(f"{row['parameters']:,}" for row in own), *symmetries])
+        by_nodes = [row for row in rows if row["preset"] == preset]
+        symmetries = ("yes" if holds else "no" for holds in by_nodes[0]["symmetries"].values())
+        table.append([preset, *(f"{row['parameters']:,}" for row in by_nodes), *symmetries])
     terminal.table(("preset", *(f"N = {n}" for n in nodes), "transl.", "rot.", "perm."), table)

@@ -1,4 +1,4 @@
-"""What is in a task: numbers to look at before any model is trained."""
+"""A description of a task: what to look at before any model is trained."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from spacetime_en.metrics import errors, summary
 
 
 def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
-    """Shapes, splits, ranges, drift and the errors of what every forecast must beat.
+    """Shapes, splits, ranges, drift, and the errors of the trivial forecasts.
 
-    Errors are on the test windows (at most `most` of them), per window, positions and velocities.
+    Errors are those of the test windows, at most `most` of them.
     """
     graph, target = task.test[: min(len(task.test), most)]
     L, N, n = graph.x.shape[1:]
@@ -36,14 +36,14 @@ def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
         "drift": _drift(task),
     }
     with torch.no_grad():
-        for key, baseline in TRIVIAL_FORECASTS.items():
-            found = Errors(*errors(baseline()(graph), target, graph.node_mask))
-            description[key] = found.summary()
+        for key, trivial in TRIVIAL_FORECASTS.items():
+            forecast = trivial()(graph)
+            description[key] = Errors(*errors(forecast, target, graph.node_mask)).summary()
     return description
 
 
 def _drift(task: Task) -> Any:
-    """The drift of each conserved quantity over many runs; None for other data."""
+    """The drift of each conserved quantity over a run; None for data that were not simulated."""
     runs = task.test.trajectories
     system = SYSTEMS.get(runs.meta.get("system", ""))
     if system is None or len(runs.steps) < 2:

@@ -1,0 +1,20 @@
+"""Sentences for mistakes: the nearest name, the missing extra, nothing that moves a cursor."""
+
+import pytest
+
+from spacetime_en._util.errors import no_such, printable, require
+
+
+def test_a_misspelt_name_gets_the_nearest_one_and_others_the_whole_list():
+    assert str(no_such("preset", "egn", ["set", "egnn"])).endswith("did you mean 'egnn'?")
+    assert str(no_such("preset", "xyz", ["set", "egnn"])).endswith("expected one of set, egnn.")
+
+
+def test_control_characters_are_shown_as_their_escapes():
+    assert printable("a\x1b[2Jé\n", keep="\n") == r"a\x1b[2Jé" + "\n"
+
+
+def test_a_missing_package_is_said_with_its_extra():
+    assert require("json", "any").dumps([]) == "[]"
+    with pytest.raises(ImportError, match=r"pip install 'spacetime-en\[h5md\]'"):
+        require("no_such_package", "h5md")

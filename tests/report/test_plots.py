@@ -1,0 +1,72 @@
+"""Pictures: every kind of data can be drawn, and the file is what its name says."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from spacetime_en import Forecast, InputError, SpacetimeGraph
+from spacetime_en.data import Task, Trajectories
+from spacetime_en.nn.models.trivial import LastFrame
+from spacetime_en.report.plots import (
+    equal_axes,
+    escape,
+    new_figure,
+    plot_equivariance,
+    plot_forecasts,
+    plot_trajectories,
+    save_figure,
+)
+
+
+def windows(n, count=2):
+    generator = torch.Generator().manual_seed(0)
+    return SpacetimeGraph(*torch.randn(2, count, 4, 5, n, generator=generator))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_forecasts_in_any_number_of_dimensions(n, tmp_path):
+    graph = windows(n)
+    forecast = LastFrame()(graph)
+    path = plot_forecasts(graph, forecast, {"last frame": forecast}, tmp_path / "new" / "a.png")
+    with Image.open(path) as picture:
+        assert picture.format == "PNG"
+
+
+def test_the_test_windows_of_a_task(tmp_path):
+    x = np.random.default_rng(0).standard_normal((40, 3, 2)).cumsum(0)
+    task = Task.from_trajectories(Trajectories.from_arrays(x))
+    assert plot_trajectories(task, tmp_path / "a.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_a_rotated_window_beside_its_forecast(tmp_path):
+    seen = []
+
+    def model(graph):
+        seen.append(graph.x)
+        return Forecast(graph.x[:, -1], graph.v[:, -1])
+
+    graph, q = windows(3), torch.eye(3).roll(1, 0)
+    assert plot_equivariance(model, graph, q, tmp_path / "a.png").exists()
+    window, rotated = seen
+    assert torch.equal(rotated, window @ q.T)
+
+
+def test_a_cube_holds_all_points_at_equal_scales():
+    axes = new_figure(3, 3).add_subplot(projection="3d")
+    points = np.array([[0.0, 0.0, 0.0], [4.0, 1.0, -2.0]])
+    equal_axes(axes, points)
+    limits = np.array([axes.get_xlim(), axes.get_ylim(), axes.get_zlim()])
+    assert (limits[:, 0] <= points.min(0)).all()
+    assert (limits[:, 1] >= points.max(0)).all()
+    assert np.allclose(np.diff(limits), 4.4)
+
+
+def test_a_dollar_in_a_name_begins_no_formula():
+    assert escape("a $x$") == r"a \$x\$"
+
+
+def test_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"expected a name that ends in .*\.png"):
+        save_figure(new_figure(1, 1), tmp_path / "a.doc", dpi=50)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,62 @@
+"""Tests mirror the package: the tests of ``nn/state.py`` are in ``tests/nn/test_state.py``."""
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "src" / "spacetime_en"
+
+# Modules that are tested through another one, where what they promise can be seen.
+READERS = "data/readers/test_readers.py"  # every reader, through `read`
+SIMULATOR = "data/simulation/test_simulator.py"  # against plain loops, through `simulate`
+COMMANDS = "cli/test_commands.py"  # as a user types them
+TESTED_ELSEWHERE = {
+    "cli/runs.py": COMMANDS,
+    "cli/selection.py": COMMANDS,
+    "cli/training.py": COMMANDS,
+    "data/datasets/egnn_nbody.py": "data/test_task.py",  # the published bits
+    "data/datasets/registry.py": "data/test_task.py",  # every named task
+    "data/datasets/solar.py": READERS,
+    "data/graphs.py": "data/test_windows.py",  # a window is a graph
+    "data/leaks.py": "data/test_task.py",  # a task refuses leaks
+    "data/readers/apart.py": "data/readers/test_strangers.py",  # damaged files, in a process
+    "data/readers/archives.py": "data/readers/test_strangers.py",
+    "data/readers/arrays.py": READERS,
+    "data/readers/atoms.py": READERS,
+    "data/readers/foreign/atoms.py": READERS,
+    "data/readers/foreign/h5md.py": READERS,
+    "data/readers/foreign/molecules.py": READERS,
+    "data/readers/foreign/program.py": "data/readers/test_strangers.py",
+    "data/readers/h5md.py": READERS,
+    "data/readers/mocap.py": "data/datasets/test_mocap.py",
+    "data/readers/molecules.py": READERS,
+    "data/simulation/drift.py": SIMULATOR,
+    "data/simulation/integrator.py": SIMULATOR,
+    "data/simulation/ray.py": "integration/test_ray.py",  # needs a cluster
+    "data/simulation/simd.py": SIMULATOR,
+    "data/simulation/systems.py": SIMULATOR,
+    "nn/layers/block.py": "nn/models/test_set.py",  # against the whole model's reference
+    "nn/models/regression.py": "nn/models/test_ridge.py",  # a base class
+    "report/demo.py": "integration/test_commands.py",  # it trains
+    "reproduce/scenes.py": "integration/test_reproduce.py",  # needs results of trained models
+    "runs/checkpoints.py": "runs/test_run.py",  # a run writes and resumes from them
+    "training/display.py": "training/test_fitting.py",
+    "training/module.py": "training/test_fitting.py",  # one step, as `fit` takes it
+}
+MODULES = sorted(
+    path.relative_to(PACKAGE).as_posix()
+    for path in PACKAGE.rglob("*.py")
+    if not path.name.startswith("__")
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_has_a_test_file_or_a_reason_for_none(module):
+    folder, _, name = module.rpartition("/")
+    assert (TESTS / folder / f"test_{name}").exists() != (module in TESTED_ELSEWHERE)
+
+
+def test_the_list_names_modules_and_tests_that_exist():
+    assert set(TESTED_ELSEWHERE) <= set(MODULES)
+    assert all((TESTS / tests).exists() for tests in TESTED_ELSEWHERE.values())
