@@ -232,8 +232,7 @@ class Flow(Forecaster):
         error = self.distance(end, aim, start.node_mask, alpha) / size
         if not late:
             return (error + 1e-5).sqrt()
-        limit = error.detach().quantile(c.inlier_quantile).clamp(min=limit)
-        return error / (error + limit)
+        return error / (error + error.detach().quantile(c.inlier_quantile).clamp(min=limit))
 
     def _typical_residual(self, start: SpacetimeGraph, aim: Forecast, alpha: float) -> Tensor:
         """What the straight line misses in most graphs: what there is to explain."""
