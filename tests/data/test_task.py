@@ -94,8 +94,8 @@ def test_one_long_run_is_split_by_time_and_no_window_crosses_a_border():
     task = Task.from_trajectories(Trajectories.from_arrays(x), length=4, stride=1, target_steps=2)
     last = -1
     for windows in task.splits.values():
-        assert windows.frames.min() > last
-        last = windows.frames.max()
+        assert windows.cut.frames().min() > last
+        last = windows.cut.frames().max()
     assert last == 299
 
 

@@ -12,7 +12,10 @@ def test_the_solar_system_is_split_by_time():
         graph, _ = task.test[:1]
         assert graph.x.shape == (1, 10, 10, 3)
         assert graph.horizon.tolist() == [days]
-        ends = [w.trajectories.steps[w.frames[[0, -1]][:, [0, -1]]] for w in task.splits.values()]
+        ends = [
+            w.trajectories.steps[w.cut.frames(np.array([0, -1]))[:, [0, -1]]]
+            for w in task.splits.values()
+        ]
         assert ends[0][1, 1] < ends[1][0, 0]
         assert ends[1][1, 1] < ends[2][0, 0]
 
