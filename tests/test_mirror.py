@@ -13,7 +13,6 @@ SIMULATOR = "data/simulation/test_simulator.py"  # against plain loops, through 
 COMMANDS = "cli/test_commands.py"  # as a user types them
 TESTED_ELSEWHERE = {
     "cli/runs.py": COMMANDS,
-    "cli/selection.py": COMMANDS,
     "cli/training.py": COMMANDS,
     "data/datasets/egnn_nbody.py": "data/test_task.py",  # the published bits
     "data/datasets/registry.py": "data/test_task.py",  # every named task
@@ -43,6 +42,8 @@ TESTED_ELSEWHERE = {
     "runs/checkpoints.py": "runs/test_run.py",  # a run writes and resumes from them
     "training/display.py": "training/test_fitting.py",
     "training/module.py": "training/test_fitting.py",  # one step, as `fit` takes it
+    "training/state.py": "training/test_fitting.py",  # what `fit` saves and continues from
+    "training/trainer.py": "training/test_fitting.py",
 }
 MODULES = sorted(
     path.relative_to(PACKAGE).as_posix()

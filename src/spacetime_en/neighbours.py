@@ -192,20 +192,6 @@ class _Clouds:
         return torch.from_numpy(out.reshape(*self.leading, self.N, K)).to(self.device)
 
 
-@numba.njit(cache=True, inline="always")
-def _shortest(d: Any, cell: Any, inverse: Any, images: Any) -> None:
-    """Replace d, (n,), by its shortest image in the box; `images` is room to work in."""
-    n = len(d)
-    for b in range(n):
-        u = 0.0
-        for a in range(n):
-            u += d[a] * inverse[a, b]
-        images[b] = np.rint(u)
-    for b in range(n):
-        for a in range(n):
-            d[b] -= images[a] * cell[a, b]
-
-
 @numba.njit(cache=True)
 def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
     """Fill `out` (F, N, K) with the nearest within `radius`; returns how many there are, (F, N)."""
@@ -218,6 +204,7 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
         # Coordinates in which a cell of the grid is a unit cube.
         size = np.ones(n, dtype=np.int64)
         place = np.empty((N, n))
+        turns = np.zeros((N, n))  # how often the box fits between the origin and a node
         cell = cells[f] if periodic else np.eye(n)
         inverse = np.linalg.inv(cell)
         if periodic:
@@ -229,7 +216,8 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
                     u = 0.0
                     for e in range(n):
                         u += x[f, i, e] * inverse[e, d]
-                    place[i, d] = (u - math.floor(u)) * size[d]
+                    turns[i, d] = math.floor(u)
+                    place[i, d] = (u - turns[i, d]) * size[d]
         else:
             for d in range(n):
                 low, high = np.inf, -np.inf
@@ -262,7 +250,9 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
             if own[i] >= 0:
                 members[filled[own[i]]] = i
                 filled[own[i]] += 1
-        distance, apart, images = np.empty(K), np.empty(n), np.empty(n)
+        distance, apart = np.empty(K), np.empty(n)
+        images, crossed = np.zeros(n), np.zeros(n)
+        narrow = periodic and size.min() < 3  # so that the cells do not tell the image
         here = np.empty(n, dtype=np.int64)
         for i in range(N):
             if own[i] < 0:
@@ -282,6 +272,7 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
                         # With one or two cells, left and right are the same cell.
                         if (size[d] == 1 and shift != 0) or (size[d] == 2 and shift < 0):
                             valid = False
+                        crossed[d] = math.floor(at / size[d])
                         at %= size[d]
                     elif at < 0 or at >= size[d]:
                         valid = False
@@ -296,8 +287,21 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
                         continue
                     for d in range(n):
                         apart[d] = x[f, i, d] - x[f, j, d]
-                    if periodic:
-                        _shortest(apart, cell, inverse, images)
+                    if periodic:  # the nearest image of j
+                        away = False
+                        for d in range(n):
+                            if narrow:
+                                u = 0.0
+                                for e in range(n):
+                                    u += apart[e] * inverse[e, d]
+                                images[d] = np.rint(u)
+                            else:
+                                images[d] = turns[i, d] - turns[j, d] + crossed[d]
+                            away |= images[d] != 0
+                        if away:
+                            for d in range(n):
+                                for e in range(n):
+                                    apart[d] -= images[e] * cell[e, d]
                     square = 0.0
                     for d in range(n):
                         square += apart[d] * apart[d]

@@ -85,7 +85,7 @@ def test_what_is_new_appears_when_it_is_whole_and_is_never_overwritten(tmp_path,
     with pytest.raises(InputError, match=f"{kind}: exists already"):
         make(target, "second")
     target.rename(away)
-    with pytest.raises(InputError, match="made by another process"):
+    with pytest.raises(InputError, match="written by another process"):
         make(target, "second", lambda: away.rename(target))
     assert (target / "inside" if kind == "folder" else target).read_text() == "first"
     assert os.listdir(target.parent) == [kind]

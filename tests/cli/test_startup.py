@@ -9,7 +9,10 @@ import pytest
 
 from spacetime_en.cli import COMMANDS, main
 
-SLOW = ("torch", "lightning", "matplotlib", "numba", "optuna", "scipy.signal", "tyro")
+SLOW = (
+    *("torch", "torch._dynamo", "lightning", "matplotlib", "numba", "optuna", "scipy.signal"),
+    "tyro",
+)
 
 
 def imported(program):
@@ -29,7 +32,9 @@ def test_an_overview_imports_nothing_slow(arguments):
 def test_commands_import_only_what_all_of_them_need():
     program = "import sys, spacetime_en.cli.commands\nassert 'torch' not in sys.modules\n"
     program += "import spacetime_en.cli.runs, spacetime_en.cli.training, spacetime_en.runs.training"
+    program += ", spacetime_en.evaluation, spacetime_en.runs.prediction"
     assert imported(program) <= {"torch", "tyro", "numba"}
+    assert imported("import sys, spacetime_en.reproduce") <= {"torch", "numba", "matplotlib"}
 
 
 def test_a_graph_needs_little_more_than_torch():

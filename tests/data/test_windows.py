@@ -80,7 +80,7 @@ def test_stride_and_target_steps_count_the_commonest_gap_between_frames(every):
     kept = np.array([0, 1, 2, 3, 4, 6, 7, 8, 20])  # one frame is missing, the last is far away
     windows = Windows(Trajectories.from_arrays(x, x, steps=every * kept), 3, 1, 2)
     assert windows.frame_interval == every
-    assert windows.frames.tolist() == [[0, 1, 2, 4], [2, 3, 4, 5]]
+    assert windows.cut.frames().tolist() == [[0, 1, 2, 4], [2, 3, 4, 5]]
 
 
 def test_a_frame_interval_of_your_own_makes_other_gaps_whole():
@@ -88,7 +88,7 @@ def test_a_frame_interval_of_your_own_makes_other_gaps_whole():
     with pytest.raises(InputError, match="an interval is 10"):
         Windows(t, 3, 1, 1)
     windows = Windows(t, 3, 2, 1, frame_interval=5)
-    assert windows.frames.tolist() == [[0, 1, 2, 3]]
+    assert windows.cut.frames().tolist() == [[0, 1, 2, 3]]
 
 
 def test_node_attributes_join_the_speed_and_pair_attributes_become_edges():

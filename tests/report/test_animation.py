@@ -60,7 +60,7 @@ def test_a_recording_shows_for_every_frame_what_was_forecast_for_it(recording):
     assert scene.follow
     x = np.asarray(recording.test.trajectories.x[0])
     # From the first target of the test to the last: split by time, the rest was trained on.
-    first = int(recording.test.frames.min())
+    first = int(recording.test.cut.frames().min())
     assert first > 300
     assert scene.steps.tolist() == list(range(first + 4, 400))
     up = np.stack([x[..., 0], -x[..., 2], x[..., 1]], axis=-1)  # z up

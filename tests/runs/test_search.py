@@ -84,7 +84,7 @@ def test_trials_that_fall_behind_are_pruned_and_diverging_ones_do_not_end_the_se
     assert all(
         t.params["lr"] == "1e-12" for t in study(tmp_path / "a").trials if t.state.name == "PRUNED"
     )
-    wild = TEXT.replace("steps: 10", "steps: 10, clip: null")
+    wild = TEXT.replace(", steps: 10", ", steps: 10, clip: null")
     search(config(wild), tmp_path / "b", trials=6, space=["lr=1e-2,1e9"], notify=said.append)
     assert any("lr 1e9: diverged" in text for text in said)
 
@@ -193,7 +193,9 @@ def test_a_damaged_journal_is_a_sentence_and_stays_as_it_was(journal, damage):
     damaged = damage(journal.read_bytes())
     best = (journal.parent / "best.yaml").read_bytes()
     journal.write_bytes(damaged)
-    with pytest.raises(InputError, match=r"study\.journal: the study cannot be read \(.*\); put a"):
+    with pytest.raises(
+        InputError, match=r"study\.journal: the study cannot be read \(.*\); restore"
+    ):
         search(config(), journal.parent, trials=2)
     assert journal.read_bytes().startswith(damaged)  # (Optuna notes every attempt to join)
     assert (journal.parent / "best.yaml").read_bytes() == best

@@ -103,7 +103,6 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
         picture: file for a plot of a few trajectories, such as some.png.
         json: print a JSON object instead of tables.
     """
-    from spacetime_en.report.plots import plot_trajectories
     from spacetime_en.report.tables.task import describe, show
 
     if picture is not None:
@@ -111,6 +110,8 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
     task = _task(name)
     description = describe(task)
     if picture is not None:
+        from spacetime_en.report.plots import plot_trajectories
+
         description["picture"] = str(plot_trajectories(task, picture))
     if json:
         print(json_module.dumps(description, indent=2))

@@ -197,12 +197,12 @@ class Export:
     trust: bool = False
 
     def __call__(self) -> None:
-        from spacetime_en.runs.export import export
-
         run = Run.open(self.run, trust=self.trust)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
         out = self.out or run.outputs / f"model.{ending}"
         refuse_existing(out)
+        from spacetime_en.runs.export import export  # takes a second
+
         example, _ = run.load_task(self.data).train[:2]
         print(export(run.model(), example, out, self.format))
 

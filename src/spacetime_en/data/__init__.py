@@ -5,28 +5,6 @@
 graphs and geometry; knows nothing of models.
 """
 
-from typing import TYPE_CHECKING
+from lazy_loader import attach_stub
 
-from spacetime_en._util.lazy import attach
-
-if TYPE_CHECKING:
-    from spacetime_en.data.datasets.registry import TASKS as TASKS
-    from spacetime_en.data.datasets.registry import load_task as load_task
-    from spacetime_en.data.simulation.simulator import simulate as simulate
-    from spacetime_en.data.simulation.systems import SYSTEMS as SYSTEMS
-    from spacetime_en.data.simulation.systems import System as System
-    from spacetime_en.data.task import Task as Task
-    from spacetime_en.data.trajectories import Trajectories as Trajectories
-    from spacetime_en.data.windows import Windows as Windows
-
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "datasets.registry": ["TASKS", "load_task"],
-        "simulation.simulator": ["simulate"],
-        "simulation.systems": ["SYSTEMS", "System"],
-        "task": ["Task"],
-        "trajectories": ["Trajectories"],
-        "windows": ["Windows"],
-    },
-)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)  # the names of __init__.pyi

@@ -22,7 +22,8 @@ def overlaps(splits: dict[str, Windows]) -> Iterable[str]:
     for a, b in _PAIRS:
         one, two = splits[a], splits[b]
         same_data = _same_data(one.trajectories, two.trajectories)
-        same_time = one.first[0] <= two.ends[-1] and two.first[0] <= one.ends[-1]
+        a_cut, b_cut = one.cut, two.cut
+        same_time = a_cut.first[0] <= b_cut.ends[-1] and b_cut.first[0] <= a_cut.ends[-1]
         if same_data and same_time and np.isin(two.runs, one.runs).any():
             yield f"{a} and {b} share a trajectory, so that the test is known beforehand."
 

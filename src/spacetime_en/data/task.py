@@ -59,19 +59,19 @@ class Task:
     @property
     def fingerprint(self) -> str:
         """A hash of the data and of how they are cut; another task has another."""
-        known = hashlib.sha256()
+        digest = hashlib.sha256()
         for windows in self.splits.values():
             w = windows
-            known.update(w.trajectories.fingerprint.encode())
-            known.update(repr((w.noise, w.noise_seed, w.targets, str(w.dtype))).encode())
+            digest.update(w.trajectories.fingerprint.encode())
+            digest.update(repr((w.noise, w.noise_seed, w.targets, str(w.dtype))).encode())
             if w.radius is not None or w.k is not None:
-                known.update(repr((w.radius, w.k)).encode())
-            known.update(np.ascontiguousarray(w.runs).data)
-            for first in np.array_split(w.first, 1 + len(w.first) // 100_000):
-                known.update(w.frames_from(first).data)
+                digest.update(repr((w.radius, w.k)).encode())
+            digest.update(np.ascontiguousarray(w.runs).data)
+            for start in range(0, len(w.cut), 100_000):
+                digest.update(w.cut.frames(slice(start, start + 100_000)).data)
             if w.numbers is not None:
-                known.update(np.ascontiguousarray(w.numbers).data)
-        return known.hexdigest()
+                digest.update(np.ascontiguousarray(w.numbers).data)
+        return digest.hexdigest()
 
     @property
     def label(self) -> str:

@@ -16,6 +16,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, NotNegative, Positive, Scale, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import Trained, as_trained
+from spacetime_en.data.cut import Cut
 from spacetime_en.data.graphs import as_graph, as_real, states_at
 from spacetime_en.data.rng import Streams
 from spacetime_en.data.trajectories import Trajectories
@@ -92,23 +93,18 @@ class Windows:
         self.radius, self.k = radius, k
         self.dtype = dtype
         have = trajectories.steps
-        low, high = (-np.inf, np.inf) if steps is None else steps
         none = InputError(
             f"windows: no window of {length} frames, {stride} frame intervals apart, with a target "
             f"{target_steps} intervals later fits the {len(have)} frames at steps {have[0]} to "
             f"{have[-1]} (an interval is {interval}); use a smaller length, stride or target_steps."
         )
-        end = ((length - 1) * stride + target_steps) * interval
-        if end > have[-1] - have[0]:  # (a number of any size)
+        end = ((length - 1) * stride + target_steps) * interval  # (a number of any size)
+        if length >= len(have) or end > have[-1] - have[0]:
             raise none
-        # The steps of a window after its first, and the frames at which one that fits begins, (S,).
-        self.offsets = np.append(np.arange(length) * stride * interval, end)
-        fits = (have >= low) & (have + self.offsets[-1] <= high)
-        for offset in self.offsets:
-            place = np.searchsorted(have, have + offset).clip(max=len(have) - 1)
-            fits &= have[place] == have + offset
-        self.first = np.flatnonzero(fits)
-        if len(self.first) == 0:
+        self.cut = Cut.find(have, np.append(np.arange(length) * stride * interval, end))
+        if steps is not None:
+            self.cut = self.cut.between(*steps)
+        if len(self.cut) == 0:
             raise none
         # Numbers of windows in the grid of all runs and starts; None: the whole grid.
         self.numbers = self._chosen(None if starts is None else whole("starts", starts))
@@ -116,7 +112,7 @@ class Windows:
     def _chosen(self, starts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """The windows that are wanted and, in runs of different lengths, inside their run."""
         lengths = self.trajectories.lengths
-        count, ends = len(self.first), self.ends
+        count, ends = len(self.cut), self.cut.ends
         if starts is None:
             if lengths is None:
                 return None
@@ -128,7 +124,7 @@ class Windows:
             return np.flatnonzero(inside)
         if starts.ndim != 2 or starts.shape[1] != 2:
             raise InputError(f"starts: expected pairs (run, step), found shape {starts.shape}.")
-        first = {int(s): i for i, s in enumerate(self.trajectories.steps[self.first])}
+        first = {int(s): i for i, s in enumerate(self.trajectories.steps[self.cut.first])}
         place = {int(run): i for i, run in enumerate(self.runs)}
         numbers = []
         for run, step in starts.tolist():
@@ -143,24 +139,8 @@ class Windows:
             numbers.append(place[run] * count + at)
         return np.array(numbers)
 
-    @property
-    def frames(self) -> NDArray[np.int64]:
-        """The frames of the windows of a run, (S, L + 1)."""
-        return self.frames_from(self.first)
-
-    @property
-    def ends(self) -> NDArray[np.int64]:
-        """The frames of the targets of a run, (S,)."""
-        steps = self.trajectories.steps
-        return np.asarray(np.searchsorted(steps, steps[self.first] + self.offsets[-1]))
-
-    def frames_from(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The frames of the windows that begin at some, (b,) -> (b, L + 1)."""
-        steps = self.trajectories.steps
-        return np.asarray(np.searchsorted(steps, steps[first][:, None] + self.offsets))
-
     def __len__(self) -> int:
-        return len(self.runs) * len(self.first) if self.numbers is None else len(self.numbers)
+        return len(self.runs) * len(self.cut) if self.numbers is None else len(self.numbers)
 
     def __getitem__(
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
@@ -218,16 +198,16 @@ class Windows:
         """
         index = np.arange(len(self)) if index is None else index
         inner = index if self.numbers is None else self.numbers[index]
-        return self.runs_of(index), self.frames_from(self.first[inner % len(self.first)])
+        return self.runs_of(index), self.cut.frames(inner % len(self.cut))
 
     def runs_of(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
         """The trajectory of windows, (b,)."""
         inner = index if self.numbers is None else self.numbers[index]
-        return self.runs[inner // len(self.first)]
+        return self.runs[inner // len(self.cut)]
 
     def last_of_runs(self) -> NDArray[np.int64]:
         """The number of the last window of each run."""
-        count = len(self.first)
+        count = len(self.cut)
         if self.numbers is None:
             return np.arange(count - 1, len(self), count)
         _, place = np.unique(self.numbers[::-1] // count, return_index=True)

@@ -65,7 +65,7 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, fram
         frame_interval=windows.frame_interval,
         runs=np.array([run]),
         # (Of a run that is split by time, the part that is the test's.)
-        steps=(int(t.steps[windows.first[0]]), int(t.steps[windows.ends[-1]])),
+        steps=(int(t.steps[windows.cut.first[0]]), int(t.steps[windows.cut.ends[-1]])),
         noise=windows.noise,
         noise_seed=windows.noise_seed,
         targets=windows.targets,

@@ -9,10 +9,9 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.pytorch import Callback
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import write_atomically
@@ -25,6 +24,9 @@ from spacetime_en.reproduce.published import centroid_variance
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import environment, learning_curve
 from spacetime_en.runs.training import train
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
 
 SHOWN = 8  # the first test windows, whose forecasts are kept: not a choice of lucky ones
 Result = dict[str, Any]
@@ -168,7 +170,7 @@ def _trained(
                 place,
                 resume=True,
                 loggers=("csv",),
-                callbacks=[_BudgetReporter(tell)],
+                callbacks=[_budget_reporter(tell)],
                 display=False,
                 notify=lambda text: None,
             )
@@ -195,16 +197,19 @@ def _trained(
     return run.model(), config
 
 
-class _BudgetReporter(Callback):
-    """Reports about once a second which fraction of the budget is used."""
+def _budget_reporter(tell: Tell) -> Callback:
+    """A callback that reports about once a second which fraction of the budget is used."""
+    from lightning.pytorch.callbacks import LambdaCallback
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell, self.last = tell, 0.0
+    last = 0.0
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
-        if time.monotonic() > self.last + 1:
-            self.last = time.monotonic()
-            self.tell(pl_module.used, f"step {pl_module.progress.step}")
+    def report(trainer: Any, module: Any, *args: Any) -> None:
+        nonlocal last
+        if time.monotonic() > last + 1:
+            last = time.monotonic()
+            tell(module.used, f"step {module.progress.step}")
+
+    return LambdaCallback(on_train_batch_end=report)
 
 
 def _tested(model: Forecaster, task: Task, config: Config) -> Result:

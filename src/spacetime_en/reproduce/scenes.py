@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spacetime_en.data import TASKS, simulate
-from spacetime_en.data.datasets.registry import Simulated
+from spacetime_en.data import simulate
+from spacetime_en.data.datasets.simulated import Simulated
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
 from spacetime_en.reproduce.tables import Results
@@ -28,8 +28,7 @@ def make_scenes(results: Results) -> list[Scene]:
     counts = {len(x) for at in shown.values() for x in at.values()}
     if not counts:
         return []
-    task = TASKS["charged"]
-    assert isinstance(task, Simulated)
+    task = Simulated("charged")
     stride = task.stride * task.frame_interval
     last = (task.length - 1) * stride
     future = np.unique(np.linspace(last, last + HORIZONS[-1], FRAMES + 1).astype(int)).tolist()

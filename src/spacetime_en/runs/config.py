@@ -26,7 +26,6 @@ from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.schema import check_format, parse_yaml, typed
 from spacetime_en._util.trust import remember, was_named
 from spacetime_en.data import TASKS, Task, Trajectories, Windows, load_task
-from spacetime_en.data.datasets.registry import of_order_one
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.loading import build
 from spacetime_en.nn.presets import arguments_of, build_model, find_preset
@@ -79,7 +78,8 @@ class Config:
         graph, _ = task.train[:1000]
         model = find_preset(self.preset).model
         settings = dict(self.model)
-        if not of_order_one(self.task.get("name")):
+        data_set = TASKS.get(self.task.get("name", ""))
+        if data_set is None or data_set.needs_scales:
             names = arguments_of(model)
             missing = [
                 s for s in ("length_scale", "time_scale") if s in names and s not in settings
@@ -238,12 +238,10 @@ def task_schema(task: Mapping[str, Any]) -> type[Any]:
     if "name" in task:
         if task["name"] not in TASKS:
             raise no_such("task", task["name"], TASKS)
-        recipe = TASKS[task["name"]]
-        hints = get_type_hints(type(recipe), include_extras=True)
-        fields = [(name, hints[name], default) for name, default in vars(recipe).items()]
-        targets = inspect.signature(load_task).parameters["targets"]
-        fields.append(("targets", get_type_hints(load_task)["targets"], targets.default))
-        return _dataclass(f"Task{task['name'].title()}", fields, type(recipe).__doc__)
+        data_set = TASKS[task["name"]]
+        types = data_set.types()
+        fields = [(name, types[name], value) for name, value in data_set.settings.items()]
+        return _dataclass(f"Task{task['name'].title()}", fields, data_set.__doc__)
     fields = []
     for function, skipped in (
         (Task.from_trajectories, ("trajectories", "name", "audit", "options")),

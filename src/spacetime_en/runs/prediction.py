@@ -1,11 +1,11 @@
 """Forecasts for new data: every window of every run, from the data to a file in one stream."""
 
+import dataclasses
 import math
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Positive, Scale, checked
 from spacetime_en.data.compatibility import as_trained, data_mismatches
+from spacetime_en.data.cut import Cut
 from spacetime_en.data.graphs import as_graph, states_at
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import MOST_STEPS
@@ -22,7 +23,7 @@ from spacetime_en.data.writers import open_writer
 from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
 
-TOLERANCE = 1e-3  # the share of the model's spacing by which frames may be off
+TOLERANCE = 1e-3  # the share of the model's times by which frames may be off
 # In a batch that is chosen here: enough that what every batch costs is little beside what its
 # windows do, and few enough for a model's tensors, of 128 channels a node, to be 16 MB each.
 NODES, EDGES = 1 << 15, 1 << 20
@@ -70,13 +71,13 @@ def predict(
         tell: called with what the user should know.
     Returns: the path written.
     """
-    t, windows = trajectories, _Windows.of(trajectories, length, frame_time, last)
+    t, cut = trajectories, _cut(trajectories, length, frame_time, last)
     seen, origin = as_trained(model, t)
     for sentence in () if model.trained_on is None else data_mismatches(model.trained_on, t):
         tell(f"warning: {sentence}")
-    S, N, n = len(windows.ends), *t.x.shape[2:]
+    S, N, n = len(cut), *t.x.shape[2:]
     batch_size = fast_batch(length, N, radius, k) if batch_size is None else batch_size
-    counts = windows.counts(t)
+    counts = _counts(t, cut)
     about = {
         "model": type(model).__name__,
         "length": int(length),
@@ -84,8 +85,8 @@ def predict(
         "horizon_time": float(horizon_time),
     }
     meta = {key: value for key, value in t.meta.items() if key != "velocities"}
-    times = t.times[windows.ends] + horizon_time
-    steps = _steps(t, windows.ends, horizon_time)
+    times = t.times[cut.ends] + horizon_time
+    steps = _steps(t, cut.ends, horizon_time)
     with open_writer(out, like=t) as writer, _evaluating(model):
         for group in _parts(len(t), max(1, batch_size // S)):
             x, v = np.empty((2, len(group), S, N, n))
@@ -93,7 +94,7 @@ def predict(
             rows, places = inside.nonzero()
             for part in _parts(len(rows), batch_size):
                 i, s = rows[part], places[part]
-                at = group[i], windows.frames(s)
+                at = group[i], cut.frames(s)
                 forecast = _forecast(model, seen, *at, horizon_time, radius, k, origin)
                 x[i, s], v[i, s] = forecast.x.numpy() + origin, forecast.v.numpy()
                 if progress is not None:
@@ -137,73 +138,39 @@ def count_windows(
     trajectories: Trajectories, *, length: Positive, frame_time: float | None, last: bool = False
 ) -> int:
     """The number of windows that :func:`predict` forecasts from, in all runs."""
-    return int(_Windows.of(trajectories, length, frame_time, last).counts(trajectories).sum())
+    return int(_counts(trajectories, _cut(trajectories, length, frame_time, last)).sum())
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """The windows that the frames of a run allow, found by their times; no target is needed.
-
-    Args:
-        ends: the last frame of each window, (S,), increasing.
-        previous: for every frame the one a spacing before it, or -1, (T + 1,); the last entry, -1,
-            is for the frame -1, so that what is before no frame is no frame.
-        length: L.
-    """
-
-    ends: NDArray[np.int64]
-    previous: NDArray[np.int64]
-    length: int
-
-    @classmethod
-    def of(
-        cls, trajectories: Trajectories, length: int, frame_time: float | None, last: bool
-    ) -> "_Windows":
-        times = trajectories.times
-        _check_window(trajectories, length, frame_time)
-        spacing = 0.0 if frame_time is None or length == 1 else frame_time  # 0.0: never asked for
-        previous = np.append(_previous(times, spacing), -1)
-        first = np.arange(len(times))
-        for k in range(1, length):
-            first = previous[first]  # of the windows of k + 1 frames that end at each frame
-            if (first < 0).all():
-                raise _no_window(times, length, frame_time, most=k)
-        ends = np.flatnonzero(first >= 0)
-        if last and trajectories.lengths is not None:
-            raise InputError(
-                "last: the runs have different lengths, and end at different times; forecast from "
-                "all windows, or from one run at a time."
-            )
-        return cls(ends[-1:] if last else ends, previous, length)
-
-    def counts(self, trajectories: Trajectories) -> NDArray[np.int64]:
-        """The number of windows inside each run, (num,)."""
-        if trajectories.lengths is None:
-            return np.full(len(trajectories), len(self.ends))
-        counts = np.searchsorted(self.ends, trajectories.lengths)
-        if (counts == 0).any():
-            run = int(counts.argmin())
-            raise InputError(
-                f"x: run {run} has {trajectories.lengths[run]} frames, too few for a window, which "
-                f"takes {self.ends[0] + 1}; leave it out."
-            )
-        return counts
-
-    def frames(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The frames of some of the windows, (b,) -> (b, L)."""
-        columns = [self.ends[which]]
-        for _ in range(1, self.length):
-            columns.append(self.previous[columns[-1]])
-        return np.stack(columns[::-1], axis=1)
+def _cut(trajectories: Trajectories, length: int, frame_time: float | None, last: bool) -> Cut:
+    """The windows of a run, found by the times of its frames; no target is needed."""
+    times = trajectories.times
+    _check_window(trajectories, length, frame_time)
+    spacing = 0.0 if frame_time is None or length == 1 else frame_time  # 0.0: never asked for
+    if length > len(times):
+        raise _no_window(times, length, frame_time)
+    cut = Cut.find(times, spacing * np.arange(length), TOLERANCE)
+    if len(cut) == 0:
+        raise _no_window(times, length, frame_time)
+    if last and trajectories.lengths is not None:
+        raise InputError(
+            "last: the runs have different lengths, and end at different times; forecast from all "
+            "windows, or from one run at a time."
+        )
+    return dataclasses.replace(cut, first=cut.first[-1:]) if last else cut
 
 
-def _previous(times: NDArray[np.float64], spacing: float) -> NDArray[np.int64]:
-    """For every frame the one that is `spacing` before it, -1 if there is none, (T,)."""
-    wanted = times - spacing
-    after = np.searchsorted(times, wanted)
-    before = (after - 1).clip(min=0)
-    nearest = np.where(wanted - times[before] < times[after] - wanted, before, after)
-    return np.where(abs(times[nearest] - wanted) <= TOLERANCE * spacing, nearest, -1)
+def _counts(trajectories: Trajectories, cut: Cut) -> NDArray[np.int64]:
+    """The number of windows inside each run, (num,)."""
+    if trajectories.lengths is None:
+        return np.full(len(trajectories), len(cut))
+    counts = np.searchsorted(cut.ends, trajectories.lengths)
+    if (counts == 0).any():
+        run = int(counts.argmin())
+        raise InputError(
+            f"x: run {run} has {trajectories.lengths[run]} frames, too few for a window, which "
+            f"takes {cut.ends[0] + 1}; leave it out."
+        )
+    return counts
 
 
 def _check_window(trajectories: Trajectories, length: int, frame_time: float | None) -> None:
@@ -220,16 +187,14 @@ def _check_window(trajectories: Trajectories, length: int, frame_time: float | N
         )
 
 
-def _no_window(
-    times: NDArray[np.float64], length: int, frame_time: float | None, most: int
-) -> InputError:
-    """The error for data of which at most `most` frames in a row have the model's spacing."""
+def _no_window(times: NDArray[np.float64], length: int, frame_time: float | None) -> InputError:
+    """The error for data in which the model finds no window."""
     reads = f"the model reads {length} frames, {frame_time:g} apart"
     if len(times) < length:
         return InputError(f"x: {reads}, and the data have {len(times)}; give longer runs.")
-    if most > 1:
+    if len(Cut.find(times, np.array([0.0, frame_time]), TOLERANCE)):
         return InputError(
-            f"times: {reads}, and the data have at most {most} such frames in a row; give runs "
+            f"times: {reads}, and the data never have so many such frames in a row; give runs "
             "without gaps."
         )
     gaps = np.diff(times)

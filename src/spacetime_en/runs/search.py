@@ -218,20 +218,21 @@ def _write_best(config: Config, study: optuna.Study, folder: Path) -> Config:
 
 def _pruning(trial: optuna.Trial) -> Callback:
     """A Lightning callback that reports every validation, and prunes the trial if it is behind."""
-    from lightning.pytorch import Callback
+    from lightning.pytorch.callbacks import LambdaCallback
 
-    class Pruning(Callback):
-        reported = 0  # tenths of the budget, so that trials of other batch sizes or speeds compare
+    reported = 0
 
-        def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-            tenth = int(10 * pl_module.used + 1e-9)
-            if tenth > self.reported:
-                self.reported = tenth
-                trial.report(pl_module.validation["position_mse"], tenth)
-                if tenth < 10 and trial.should_prune():
-                    raise optuna.TrialPruned
+    def report(trainer: Any, module: Any) -> None:
+        nonlocal reported
+        # By tenths of the budget, so that trials of other batch sizes or speeds compare.
+        tenth = int(10 * module.used + 1e-9)
+        if tenth > reported:
+            reported = tenth
+            trial.report(module.validation["position_mse"], tenth)
+            if tenth < 10 and trial.should_prune():
+                raise optuna.TrialPruned
 
-    return Pruning()
+    return LambdaCallback(on_validation_end=report)
 
 
 def _validating(settings: TrainingSettings, windows: int) -> TrainingSettings:

@@ -5,25 +5,6 @@
 evaluation; knows nothing of folders and configs.
 """
 
-from typing import TYPE_CHECKING
+from lazy_loader import attach_stub
 
-from spacetime_en._util.lazy import attach
-
-if TYPE_CHECKING:
-    from spacetime_en.training.fitting import fit as fit
-    from spacetime_en.training.module import ForecastModule as ForecastModule
-    from spacetime_en.training.settings import PAPER as PAPER
-    from spacetime_en.training.settings import TrainingSettings as TrainingSettings
-    from spacetime_en.training.state import DivergenceError as DivergenceError
-    from spacetime_en.training.state import TrainingProgress as TrainingProgress
-    from spacetime_en.training.state import TrainingState as TrainingState
-
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "fitting": ["fit"],
-        "module": ["ForecastModule"],
-        "settings": ["PAPER", "TrainingSettings"],
-        "state": ["DivergenceError", "TrainingProgress", "TrainingState"],
-    },
-)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)  # the names of __init__.pyi

@@ -150,7 +150,7 @@ def test_the_raw_files_give_the_arrays_of_the_benchmarks(motion):
     if not arrays.is_file():
         pytest.skip(f"{arrays.name}: the arrays of the benchmarks are not beside the raw files")
     given = np.load(arrays, allow_pickle=False)
-    files = MotionFiles(find_motions([CMU]))
+    files = MotionFiles(find_motions(CMU))
     for number, trial in enumerate(given["trials"].tolist()):
         name, _, cut = trial.partition("[")  # such as 09_10[6:]
         x = files.positions(name)[int(cut.rstrip(":]") or 0) :]

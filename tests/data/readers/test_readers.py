@@ -148,26 +148,3 @@ def test_mdanalysis_reads_adenylate_kinase():
         read(files.DCD)
     with pytest.raises(InputError, match="selects no atom"):
         read(files.DCD, topology=files.PSF, select="name XX")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_the_planets_go_round_the_sun():
-    pytest.importorskip("de421", reason="the extra `solar` is not installed")
-    from spacetime_en.data.datasets.solar import BODIES, solar_system
-
-    t = solar_system(days=2000, every=5)
-    x, v = t.x[0], t.v[0]
-    sun, earth, moon = (x[:, list(BODIES).index(b)] for b in ("sun", "earth", "moon"))
-    assert np.linalg.norm(earth - sun, axis=-1) == pytest.approx(1.0, abs=0.02)
-    assert np.linalg.norm(moon - earth, axis=-1) == pytest.approx(0.00257, rel=0.08)
-    # The barycentre stays where it is: masses and positions fit together.
-    mass = np.array(list(BODIES.values()))
-    centre = (mass[:, None] * x).sum(1) / mass.sum()
-    assert np.abs(centre - centre[0]).max() < 1e-5
-    # Velocities are the slopes of positions.
-    slope = (x[2:] - x[:-2]) / 10
-    outer = [list(BODIES).index(b) for b in ("jupiter", "saturn", "uranus", "neptune")]
-    np.testing.assert_allclose(slope[:, outer], v[1:-1, outer], atol=1e-6)
-    with pytest.raises(InputError, match="DE421 covers Julian days"):
-        solar_system(days=200_000)

@@ -119,7 +119,7 @@ def test_fit_solves_it_and_it_saves_and_loads(tiny_task, tmp_path):
     graph, _ = tiny_task.train[:1]
     model = build_model("ridge-shared", like=graph)
     kept = []
-    progress = fit(model, tiny_task, keep=lambda state, best: kept.append((state, best)))
+    progress = fit(model, tiny_task, save=lambda state, best: kept.append((state, best)))
     assert progress.step == 1
     assert kept[0][1]
     found, _ = measure_errors(model, tiny_task.val, 5)

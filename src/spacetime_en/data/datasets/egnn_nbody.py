@@ -8,16 +8,56 @@ the compiled kernel.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spacetime_en._util.progress import progress_bar
+from spacetime_en._util.schema import Positive
+from spacetime_en.data.datasets.dataset import DataSet, cached
+from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.windows import Windows
 
 FRAMES = (3_100, 4_100, 4_600, 5_100)  # steps of frames 30, 40, 45 and 50
+FRAME_INTERVAL = 100  # steps
 TRAIN, VAL, TEST = range(3_000), range(10_000, 12_000), range(12_000, 14_000)
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EGNNBenchmark(DataSet):
+    """EGNN's N-body benchmark: frame 30 in, frame 40, 45 or 50 out.
+
+    Args:
+        target_steps: 10, 15 or 20 of the benchmark's frames, of 100 simulation steps each.
+    """
+
+    target_steps: Positive = 10
+    needs_scales = False
+
+    def load(self, name: str, cache: Path) -> Task:
+        """Replay the published generator, once."""
+        counts = [len(TRAIN), len(VAL), len(TEST)]
+        folder = cache / "egnn-nbody"
+
+        def make() -> None:
+            with progress_bar(f"making the data of {name}", sum(counts)) as progress:
+                replay(progress=progress).save(folder)
+
+        data = cached(folder, make)
+        # The one window of each run that starts at frame 30.
+        span = (FRAMES[0], FRAMES[0] + FRAME_INTERVAL * self.target_steps)
+        train, val, test = (
+            Windows(
+                data, 1, 1, self.target_steps, frame_interval=FRAME_INTERVAL, steps=span, runs=runs
+            )
+            for runs in np.split(np.arange(len(data)), np.cumsum(counts))[:3]
+        )
+        return Task(name, train, val, test)
 
 
 def replay(

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache as cached
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from spacetime_en._util.errors import InputError, no_such
+from spacetime_en._util.errors import InputError
+from spacetime_en.data.datasets.dataset import DataSet
 from spacetime_en.data.readers.mocap import (
     FRAMES_PER_SECOND,
     MotionFiles,
     joint_attributes,
     meta_of,
 )
+from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 
@@ -37,26 +39,39 @@ PROTOCOLS: dict[Protocol, tuple[int, int, int]] = {
 }
 
 
-def find_motions(folders: Sequence[Path]) -> Path:
-    """The first of `folders` that holds ASF/AMC files, plain or in a tar file.
+@dataclass(frozen=True)
+class MotionCapture(DataSet):
+    """People, measured: the CMU database (needs its files, see :func:`find_motions`).
 
-    ``$SPACETIME_EN_CMU`` comes before all.
+    Args:
+        motion: walk, run or basketball.
+        protocol: ten-frames (each fifth, the next one out), or one-frame (with its velocity; the
+            30th after it out).
     """
+
+    motion: Motion
+    protocol: Protocol = "ten-frames"
+
+    def load(self, name: str, cache: Path) -> Task:
+        """Read the trials of the benchmark, and cut its windows."""
+        data = load_motions(find_motions(cache / "cmu_mocap"), self.motion)
+        return Task(name, *benchmark_windows(data, self.motion, self.protocol))
+
+
+def find_motions(folder: Path) -> Path:
+    """The folder or tar file with the ASF/AMC files: ``$SPACETIME_EN_CMU``, if set, or `folder`."""
     given = os.environ.get("SPACETIME_EN_CMU")
-    for folder in [Path(given)] if given else folders:
-        if folder.is_dir():
-            if any(folder.rglob("*.[aA][mM][cC]")):
-                return folder
-            for archive in sorted([*folder.glob("*.tar*"), *folder.glob("*.tgz")]):
-                return archive
-        elif folder.is_file():
-            return folder
+    place = Path(given or folder)
+    if place.is_file() or any(place.rglob("*.[aA][mM][cC]")):
+        return place
+    for archive in sorted([*place.glob("*.tar*"), *place.glob("*.tgz")]):
+        return archive
     if given:
         raise InputError(f"SPACETIME_EN_CMU: {given} holds no ASF/AMC files, nor a tar file.")
     raise InputError(
         "CMU motion capture: the data are not here; set SPACETIME_EN_CMU to a folder with the "
         f"ASF/AMC files of subjects 09, 35 and 102 (mocap.cs.cmu.edu), or put them into "
-        f"{folders[0]}."
+        f"{folder}."
     )
 
 
@@ -84,32 +99,28 @@ def benchmark_windows(
     trajectories: Trajectories, motion: Motion, protocol: Protocol
 ) -> tuple[Windows, Windows, Windows]:
     """The windows of the benchmark: training, validation, test."""
-    if protocol not in PROTOCOLS:
-        raise no_such("protocol", protocol, PROTOCOLS)
     length, stride, target_steps = PROTOCOLS[protocol]
-    made = []
-    for split in ("train", "val", "test"):
-        own = splits(motion)[split]
-        pairs = [(int(run), start) for run, starts in own.items() for start in starts]
-        ends = (length - 1) * stride + target_steps
-        lengths = trajectories.lengths
-        lengths = (
-            np.full(len(trajectories), len(trajectories.times)) if lengths is None else lengths
-        )
-        lost = [run for run, start in pairs if start + ends >= lengths[run]]
-        if lost:
+    span = (length - 1) * stride + target_steps
+    lengths = trajectories.lengths
+    if lengths is None:
+        lengths = np.full(len(trajectories), len(trajectories.times))
+
+    def windows(split: str) -> Windows:
+        trials = splits(motion)[split]
+        starts = np.array([(int(run), start) for run in trials for start in trials[run]])
+        outside = int((starts[:, 1] + span >= lengths[starts[:, 0]]).sum())
+        if outside:
             raise InputError(
-                f"protocol: {len(lost)} of the {len(pairs)} {split} windows of {motion!r} reach "
+                f"protocol: {outside} of the {len(starts)} {split} windows of {motion!r} reach "
                 f"beyond their trials; {protocol!r} is not for this motion."
             )
-        runs = np.array(sorted({run for run, _ in pairs}))
-        made.append(
-            Windows(trajectories, length, stride, target_steps, runs=runs, starts=np.array(pairs))
-        )
-    return made[0], made[1], made[2]
+        runs = np.unique(starts[:, 0])
+        return Windows(trajectories, length, stride, target_steps, runs=runs, starts=starts)
+
+    return windows("train"), windows("val"), windows("test")
 
 
-@cache
+@cached
 def splits(motion: Motion) -> dict[str, Any]:
     """Trials, and for each split the first frames of its windows, by the number of the trial."""
     file = resources.files("spacetime_en.data.datasets") / "mocap_splits.json"

@@ -1,8 +1,15 @@
 """The solar system from JPL's ephemeris DE421 (the extra ``solar``)."""
 
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 
 from spacetime_en._util.errors import InputError, require
+from spacetime_en._util.schema import Positive
+from spacetime_en.data.datasets.dataset import DataSet
+from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 
 AU = 149_597_870.7  # km
@@ -19,6 +26,26 @@ BODIES = {
     "uranus": 1 / 22_902.98,
     "neptune": 1 / 19_412.26,
 }
+
+
+@dataclass(frozen=True)
+class SolarSystem(DataSet):
+    """The Sun, the planets and the Moon from 1900 to 2037 (the extra ``solar``), split by time.
+
+    Args:
+        length: number of frames L.
+        stride: days from one frame to the next.
+        target_steps: days from the last frame to the target.
+    """
+
+    length: Positive = 10
+    stride: Positive = 10
+    target_steps: Positive = 30
+
+    def load(self, name: str, cache: Path) -> Task:
+        """Evaluate the ephemeris on the days that windows need."""
+        data = solar_system(every=math.gcd(self.stride, self.target_steps))
+        return Task.from_trajectories(data, name=name, frame_interval=1, **self.settings)
 
 
 def solar_system(
@@ -40,7 +67,8 @@ def solar_system(
             f"days: DE421 covers Julian days {ephemeris.jalpha} to {ephemeris.jomega}, asked were "
             f"{julian[0]} to {julian[-1]}."
         )
-    states = {name: ephemeris.position_and_velocity(name, julian) for name in _tables()}
+    tables = {*BODIES, "earthmoon"} - {"earth"}
+    states = {name: ephemeris.position_and_velocity(name, julian) for name in tables}
     # The Moon is given relative to the Earth, the Earth through the barycentre of both.
     share = 1 / (1 + ephemeris.EMRAT)
     (moon_x, moon_v), (both_x, both_v) = states.pop("moon"), states.pop("earthmoon")
@@ -63,7 +91,3 @@ def solar_system(
             "first_day": first_day,
         },
     )
-
-
-def _tables() -> list[str]:
-    return [name for name in BODIES if name not in ("earth",)] + ["earthmoon"]

@@ -1,0 +1,34 @@
+from ._util.errors import InputError as InputError
+from .collation import collate as collate
+from .data.datasets.registry import load_task as load_task
+from .data.simulation.simulator import simulate as simulate
+from .data.task import Task as Task
+from .data.trajectories import Trajectories as Trajectories
+from .evaluation import evaluate as evaluate
+from .geometry import Symmetries as Symmetries
+from .graph import Forecast as Forecast
+from .graph import SpacetimeGraph as SpacetimeGraph
+from .nn.forecaster import Forecaster as Forecaster
+from .nn.layers.etal import AttentionMaps as AttentionMaps
+from .nn.models.body import Body as Body
+from .nn.models.egnn import EGNNForecaster as EGNNForecaster
+from .nn.models.ensemble import FlowEnsemble as FlowEnsemble
+from .nn.models.estag import ESTAG as ESTAG
+from .nn.models.flow import Flow as Flow
+from .nn.models.kernel import Kernel as Kernel
+from .nn.models.linear import LinearDynamics as LinearDynamics
+from .nn.models.lstm import LSTM as LSTM
+from .nn.models.mlp import MLP as MLP
+from .nn.models.ridge import Ridge as Ridge
+from .nn.models.ridge import SharedRidge as SharedRidge
+from .nn.models.set import SET as SET
+from .nn.models.trivial import LastFrame as LastFrame
+from .nn.models.trivial import LeastSquaresLine as LeastSquaresLine
+from .nn.models.trivial import Parabola as Parabola
+from .nn.models.trivial import StraightLine as StraightLine
+from .nn.presets import PRESETS as PRESETS
+from .nn.presets import build_model as build_model
+from .runs.prediction import predict as predict
+from .training.fitting import fit as fit
+
+__version__: str
