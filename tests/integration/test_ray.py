@@ -22,5 +22,5 @@ def test_a_search_whose_workers_are_ray_tasks(tmp_path, monkeypatch):
         exec(compile(code, str(PAGE), "exec"), names)
     finally:
         ray.shutdown()
-    assert all(1e-4 < lr < 1e-1 for lr in names["found"])
+    assert all(1e-4 < lr < 1e-1 for lr in names["rates"])
     assert (tmp_path / "search" / "best.yaml").is_file()
