@@ -14,9 +14,7 @@ COMMANDS = "cli/test_commands.py"  # as a user types them
 TESTED_ELSEWHERE = {
     "cli/runs.py": COMMANDS,
     "cli/training.py": COMMANDS,
-    "data/datasets/egnn_nbody.py": "data/test_task.py",  # the published bits
-    "data/datasets/registry.py": "data/test_task.py",  # every named task
-    "data/datasets/solar.py": READERS,
+    "data/datasets/dataset.py": "data/datasets/test_registry.py",  # a base class
     "data/graphs.py": "data/test_windows.py",  # a window is a graph
     "data/leaks.py": "data/test_task.py",  # a task refuses leaks
     "data/readers/apart.py": "data/readers/test_strangers.py",  # damaged files, in a process
