@@ -21,7 +21,7 @@ PAIRS = torch.tensor([[1], [0], [3], [2]])
         ("check_nodes", (5,), (particles(N=5),), (masked(),)),
         ("check_frames", (3,), (GRAPH,), (particles(L=4),)),
         ("check_frames", (5,), (particles(L=5),), (masked(),)),
-        ("check_ahead", (), (GRAPH,), (particles(horizon=torch.tensor(0.0)),)),
+        ("check_horizon", (), (GRAPH,), (particles(horizon=torch.tensor(0.0)),)),
         ("check_no_box", ("a centre",), (GRAPH,), (particles(box=torch.ones(3)),)),
     ],
 )
