@@ -57,7 +57,7 @@ def make_scene(
         raise InputError("animate: shows up to three dimensions of space.")
     if not 0 <= window < len(windows):
         raise InputError(f"window: expected one of the {len(windows):,} test windows.")
-    run = int(windows.places(np.array([window]))[0][0])
+    run = int(windows.locate(np.array([window]))[0][0])
     t = windows.trajectories
     own = Windows(
         t,
@@ -73,7 +73,7 @@ def make_scene(
         targets=windows.targets,
         radius=windows.radius,
         k=windows.k,
-    ).seen_from(windows.origin)
+    ).with_origin(windows.origin)
     if len(own) >= SLIDING:
         return _recording(models, own, frames, f"{task.label}, run {run}")
     return _window(models, windows, window, frames, f"{task.label}, test window {window}")
@@ -84,7 +84,7 @@ def _recording(
 ) -> Scene:
     """One run from its first target on, each frame with the forecast that was made for it."""
     t = windows.trajectories
-    (run, *_), places = windows.places()
+    (run, *_), places = windows.locate()
     goals = places[:, -1]
     chosen = np.arange(len(windows))[:: -(-len(windows) // frames)]
     forecasts = {
@@ -113,7 +113,7 @@ def _window(
 ) -> Scene:
     """One window: its past, the way to its target, and the forecasts of that."""
     t = windows.trajectories
-    (run,), (places,) = windows.places(np.array([window]))
+    (run,), (places,) = windows.locate(np.array([window]))
     known = t.steps[places]
     steps, x = _between(t, int(run), known, frames, windows.origin)
     goal = int(known[-1])
@@ -163,7 +163,7 @@ def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
     if t.box is not None:  # the images that the windows' paths lead to, as forecasts have them
         target: Positions = windows[torch.from_numpy(which)][1].x.double().numpy()
         return target
-    (run, *_), places = windows.places(which)
+    (run, *_), places = windows.locate(which)
     return np.asarray(np.asarray(t.x[run])[places[:, -1]] - windows.origin)
 
 

@@ -33,10 +33,10 @@ def show(report: dict[str, Any], terminal: Terminal) -> None:
         groups = report["calibration"]
         names = {0: "the surest nodes", len(groups) - 1: "the least sure"}
         table = [
-            [names.get(i, ""), f"{row['said']:.3g}", f"{row['found']:.3g}"]
+            [names.get(i, ""), f"{row['predicted']:.3g}", f"{row['actual']:.3g}"]
             for i, row in enumerate(groups)
         ]
-        terminal.table(("a coordinate's error", "said", "found"), table)
+        terminal.table(("a coordinate's error", "predicted", "actual"), table)
     if report["drift"]:
         truth = report["drift"]["truth"]
         table = [
