@@ -29,13 +29,13 @@ def main() -> None:
     if groups is None or total is None:
         raise InputError(f"{given.run}: its forecasts have no spread, there is nothing to compare.")
     for row in groups:
-        print(f"said {row['said']:.3g}, found {row['found']:.3g}")
-    print(f"all: said {total[0]['said']:.3g}, found {total[0]['found']:.3g}")
+        print(f"predicted {row['predicted']:.3g}, actual {row['actual']:.3g}")
+    print(f"all: predicted {total[0]['predicted']:.3g}, actual {total[0]['actual']:.3g}")
     figure = new_figure(4.5, 4)
     axes = figure.add_subplot()
     largest = max(value for row in groups for value in row.values())
     axes.plot((0, largest), (0, largest), color="0.6", lw=1)
-    axes.plot([row["said"] for row in groups], [row["found"] for row in groups], "o")
+    axes.plot([row["predicted"] for row in groups], [row["actual"] for row in groups], "o")
     axes.set(xlabel="error of a coordinate, as the model says", ylabel="error found (both rms)")
     figure.savefig(given.out, dpi=150)
     print(given.out)

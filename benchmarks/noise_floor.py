@@ -147,7 +147,7 @@ def floor(length: int, target_steps: int, windows: int, samples: int) -> dict[st
     """What is printed for windows of `length` frames."""
     task = load_task("charged-noisy", length=length, target_steps=target_steps, targets="clean")
     test = task.test
-    runs, frames = test.places(np.arange(min(windows, len(test))))
+    runs, frames = test.locate(np.arange(min(windows, len(test))))
     graph, target = test[: len(runs)]
     steps = test.trajectories.steps[frames[0]]
     seen = Observed(

@@ -27,10 +27,12 @@ def test_calibration_compares_what_is_said_with_what_is_found():
     v = torch.zeros_like(x)
     truth = Forecast(torch.zeros_like(x), v)
     right = calibration(*predicted_and_actual_mse(Forecast(x, v, spread), truth), groups=5)
-    assert [row["found"] for row in right] == pytest.approx([row["said"] for row in right], rel=0.1)
-    assert [row["said"] for row in right] == sorted(row["said"] for row in right)
+    assert [row["actual"] for row in right] == pytest.approx(
+        [row["predicted"] for row in right], rel=0.1
+    )
+    assert [row["predicted"] for row in right] == sorted(row["predicted"] for row in right)
     sure = calibration(*predicted_and_actual_mse(Forecast(x, v, spread / 2), truth), groups=5)
-    assert sure[2]["found"] == pytest.approx(2 * sure[2]["said"], rel=0.1)
+    assert sure[2]["actual"] == pytest.approx(2 * sure[2]["predicted"], rel=0.1)
     # Padding does not count, nor nodes of which nothing is said.
     mask = torch.rand(400, 5, generator=g) < 0.5
     said, found = predicted_and_actual_mse(Forecast(x, v, spread), truth, mask)

@@ -105,7 +105,7 @@ def test_a_batch_may_hold_complete_and_sparse_graphs():
 
 def test_edges_that_make_no_sense_are_refused():
     pos = torch.ones(3, 2, 2)
-    with pytest.raises(InputError, match="edge_attr: without edge_index"):
+    with pytest.raises(InputError, match="edge_attr: needs edge_index"):
         SpacetimeGraph.from_pyg(pyg.Data(pos=pos, edge_attr=torch.ones(1, 1)))
     with pytest.raises(InputError, match=r"edge_index: expected shape \(2, E\), found \(3, 2\)"):
         SpacetimeGraph.from_pyg(pyg.Data(pos=pos, edge_index=torch.ones(3, 2).long()))

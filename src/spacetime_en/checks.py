@@ -1,4 +1,4 @@
-"""The values of a graph: refuse what would turn a forecast into NaN without a word."""
+"""Check the values of a graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_values(graph: SpacetimeGraph) -> None:
-    """Refuse values that would turn a forecast into NaN without a word."""
+    """Refuse values that would silently turn a forecast into NaN."""
     for name, mask in (("node_mask", graph.node_mask), ("frame_mask", graph.frame_mask)):
         if mask is not None and not mask.any(1).all():
             empty = int((~mask.any(1)).nonzero()[0])

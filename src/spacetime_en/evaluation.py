@@ -112,7 +112,7 @@ def evaluate(
         batch_size: number of windows per forward pass.
         progress: called with the number of windows finished since the last call.
     """
-    windows = task.splits[split].seen_by(model)
+    windows = task.splits[split].for_model(model)
     model_errors, forecast = measure_errors(model, windows, batch_size, progress)
     bad = ~(forecast.x.isfinite() & forecast.v.isfinite()).flatten(1).all(1)  # (W,)
     if bad.all():
@@ -150,7 +150,7 @@ def evaluate(
         report["warnings"] += window_mismatches(
             model.trained_on, windows, any_horizon=model.reads_horizon
         )
-    runs, frames = windows.places()
+    runs, frames = windows.locate()
     return Evaluation(report, by_name, runs, windows.trajectories.steps[frames[:, 0]])
 
 
@@ -209,7 +209,7 @@ def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
     system = SYSTEMS.get(t.meta.get("system", ""))
     if system is None:
         return None
-    runs, frames = windows.places()
+    runs, frames = windows.locate()
     last, target = frames[:, -2], frames[:, -1]
     start = t.x[runs, last], t.v[runs, last]
     attributes = {name: stacked[runs] for name, stacked in t.attributes.items()}

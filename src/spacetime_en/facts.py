@@ -1,4 +1,4 @@
-"""What a model has seen of its data: a record that travels with its weights."""
+"""A record of the data that a model was trained on, stored with its weights."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Kind = Literal["node", "pair"]
 
 @dataclass(frozen=True)
 class DataFacts:
-    """The data of a training, and so what a model takes all later data for.
+    """The data that a model was trained on, and so the kind of data that it expects.
 
     Args:
         label: of the task.
         fingerprint: of the task.
         trajectories: the fingerprint of what it was cut from.
-        windows: how many there are in each split.
+        windows: the number of windows in each split.
         frames, nodes, dims: L, N and n.
         features, edge_features: d and e.
         frame_time: between the frames of a window; None: there is only one.
         horizon_time: from the last frame to the target.
-        attributes: what each is known of, by name, in their order.
-        measured_velocities: or else they were differences of frames.
+        attributes: by name and in order, whether of nodes or of pairs.
+        measured_velocities: False: velocities were differences of frames.
         box: whether space was periodic.
-        units: of length and time, by name, as far as the data said them.
-        origin: the point that was seen as 0, (n,).
+        units: of length and time, as far as the data name them.
+        origin: of the coordinates that the model read, (n,).
     """
 
     label: str

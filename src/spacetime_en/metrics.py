@@ -26,39 +26,39 @@ def errors(
 def predicted_and_actual_mse(
     forecast: Forecast, target: Forecast, node_mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The mean squared error of each node, by the forecast's own account and in truth, (nodes,).
+    """The mean squared error of each node, as the forecast predicts it and as it is, (nodes,) each.
 
-    Nodes of which the forecast does not say, NaN, are left out.
+    Nodes for which the predicted one is NaN are left out.
     """
     if forecast.spread is None:
-        raise InputError("forecast: has no spread, it says nothing of its own errors.")
-    said, found = forecast.spread.square(), (forecast.x - target.x).square().mean(-1)
-    known = said.isfinite() if node_mask is None else said.isfinite() & node_mask
-    return said[known], found[known]
+        raise InputError("forecast: has no spread, and so predicts no errors.")
+    predicted, actual = forecast.spread.square(), (forecast.x - target.x).square().mean(-1)
+    stated = predicted.isfinite() if node_mask is None else predicted.isfinite() & node_mask
+    return predicted[stated], actual[stated]
 
 
-def calibration(said: Tensor, found: Tensor, groups: int) -> list[dict[str, float]]:
-    """What forecasts say of their errors beside what they are, from the surest to the least sure.
+def calibration(predicted: Tensor, actual: Tensor, groups: int) -> list[dict[str, float]]:
+    """Predicted beside actual errors, from the surest forecasts to the least sure.
 
-    Nodes are sorted by what is said, and cut into groups of equal size. Whoever knows what he does
-    not know is as far off in each of them as he says.
+    Nodes are sorted by their predicted error, and cut into groups of equal size. Of a calibrated
+    model both errors are the same in each of them.
 
     Args:
-        said, found: mean squared errors of nodes, see :func:`predicted_and_actual_mse`.
-        groups: how many.
-    Returns: ``said`` and ``found`` of each group, as roots of the mean.
+        predicted, actual: squared errors of nodes, see :func:`predicted_and_actual_mse`.
+        groups: the number of groups.
+    Returns: for each group ``predicted`` and ``actual``, as roots of the mean.
     """
-    order = said.argsort()
-    parts = (t[order].tensor_split(groups) for t in (said, found))
+    order = predicted.argsort()
+    parts = (t[order].tensor_split(groups) for t in (predicted, actual))
     return [
-        {"said": float(s.mean().sqrt()), "found": float(f.mean().sqrt())}
-        for s, f in zip(*parts, strict=True)
-        if len(s)
+        {"predicted": float(p.mean().sqrt()), "actual": float(a.mean().sqrt())}
+        for p, a in zip(*parts, strict=True)
+        if len(p)
     ]
 
 
 def summary(values: Tensor) -> dict[str, float]:
-    """Mean, median and 90th percentile: errors are heavy-tailed, one number does not tell."""
+    """Mean, median and 90th percentile: errors are heavy-tailed, and one number does not tell."""
     array = values.double().cpu().numpy()  # (torch.quantile takes 16 million values at most)
     median, p90 = np.quantile(array, (0.5, 0.9))
     return {"mean": float(array.mean()), "median": float(median), "p90": float(p90)}

@@ -1,4 +1,4 @@
-"""Who is near whom: neighbour lists by radius or by number, in open space or a periodic box.
+"""Neighbour lists by radius or by number, in open space or a periodic box.
 
 Nodes are sorted into cells no smaller than the radius, so that only the 3^n cells around a node
 are searched: the cost grows linearly with the number of nodes at constant density.
@@ -44,8 +44,8 @@ def radius_neighbours(
     clouds = _Clouds(x, box, node_mask)
     if clouds.reach < radius * (1 - 1e-12):
         raise InputError(
-            f"radius: in a box it is at most half the smallest height, {clouds.reach:g}, or a node "
-            f"would be its own neighbour's neighbour twice; found {radius:g}."
+            f"radius: in a box it is at most half the smallest height, {clouds.reach:g}, or two "
+            f"images of a node could be neighbours; found {radius:g}."
         )
     counts = clouds.counts(radius)
     K = int(counts.max(initial=0))
@@ -172,14 +172,14 @@ class _Clouds:
 
     @property
     def typical_distance(self) -> float:
-        """The side of a cube that holds one node, on average; whatever, if all are at one point."""
+        """The side of a cube that holds one node on average (any, if all are at one point)."""
         spreads = [
             np.ptp(x[e], axis=0).max() for x, e in zip(self.x, self.exists, strict=True) if e.any()
         ]
         return float(max(spreads, default=1.0) or 1.0) / float(self.N ** (1 / self.n))
 
     def counts(self, radius: float) -> NDArray[np.int64]:
-        """How many others are within `radius` of each node, (F, N)."""
+        """The number of others within `radius` of each node, (F, N)."""
         out = np.zeros((len(self.x), self.N, 0), dtype=np.int64)
         counts: NDArray[np.int64] = _search(self.x, self.exists, self.cells, radius, out)
         return counts
@@ -233,31 +233,31 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
         total = 1
         for d in range(n):
             total *= size[d]
-        own = np.empty(N, dtype=np.int64)
+        cell_of = np.empty(N, dtype=np.int64)
         start = np.zeros(total + 1, dtype=np.int64)
         for i in range(N):
             c = 0
             for d in range(n):
                 c = c * size[d] + min(max(int(place[i, d]), 0), size[d] - 1)
-            own[i] = c if exists[f, i] else -1
-            if own[i] >= 0:
+            cell_of[i] = c if exists[f, i] else -1
+            if cell_of[i] >= 0:
                 start[c + 1] += 1
         for c in range(total):
             start[c + 1] += start[c]
         members = np.empty(start[total], dtype=np.int64)
         filled = start[:-1].copy()
         for i in range(N):
-            if own[i] >= 0:
-                members[filled[own[i]]] = i
-                filled[own[i]] += 1
+            if cell_of[i] >= 0:
+                members[filled[cell_of[i]]] = i
+                filled[cell_of[i]] += 1
         distance, apart = np.empty(K), np.empty(n)
         images, crossed = np.zeros(n), np.zeros(n)
         narrow = periodic and size.min() < 3  # so that the cells do not tell the image
         here = np.empty(n, dtype=np.int64)
         for i in range(N):
-            if own[i] < 0:
+            if cell_of[i] < 0:
                 continue
-            c = own[i]
+            c = cell_of[i]
             for d in range(n - 1, -1, -1):
                 here[d] = c % size[d]
                 c //= size[d]

@@ -50,7 +50,9 @@ def _graph(data: Data, complete: bool) -> SpacetimeGraph:
         # Two axes: constant in time. Three: one row a frame.
         fields["features"] = data.x[None] if data.x.ndim == 2 else _frames_first(data.x)
     if data.edge_index is None and data.edge_attr is not None:
-        raise InputError("edge_attr: without edge_index nobody knows whose attributes they are.")
+        raise InputError(
+            "edge_attr: needs edge_index, which says to which edges the attributes belong."
+        )
     if data.edge_index is None and not complete:
         everyone = torch.cartesian_prod(*[torch.arange(len(pos), device=pos.device)] * 2)
         data = data.clone()
@@ -80,16 +82,16 @@ def _graph(data: Data, complete: bool) -> SpacetimeGraph:
 
 
 def _positions(data: Data) -> Tensor:
-    """``data.pos``, or a sentence on what it should be."""
+    """``data.pos``; refused if it is missing or of another shape."""
     pos = getattr(data, "pos", None)
     if pos is None or pos.ndim not in (2, 3):
-        found = None if pos is None else tuple(pos.shape)
-        raise InputError(f"pos: expected shape (N, L, n) or (N, n), found {found}.")
+        shape = None if pos is None else tuple(pos.shape)
+        raise InputError(f"pos: expected shape (N, L, n) or (N, n), found {shape}.")
     return pos  # type: ignore[no-any-return]
 
 
 def _check_edge_index(edge_index: Tensor, nodes: int) -> None:
-    """Refuse what is no list of edges between `nodes` nodes."""
+    """Refuse an `edge_index` that is not a list of edges between `nodes` nodes."""
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InputError(f"edge_index: expected shape (2, E), found {tuple(edge_index.shape)}.")
     if edge_index.is_floating_point():

@@ -4,7 +4,7 @@ import pytest
 from spacetime_en import InputError, build_model
 from spacetime_en._util.schema import typed
 from spacetime_en.data import Task, Trajectories
-from spacetime_en.data.compatibility import arranged_as, as_trained, data_mismatches, facts_of
+from spacetime_en.data.compatibility import conform, data_mismatches, facts_of, prepare_for
 from spacetime_en.facts import DataFacts
 
 RNG = np.random.default_rng(0)
@@ -50,11 +50,11 @@ def test_facts_that_cannot_be(facts, changes, sentence):
 def test_attributes_are_known_by_their_names(facts):
     extra = {"age": RNG.random(4)} | dict(reversed(KNOWN.items()))
     other = moving(attributes=extra)
-    arranged = arranged_as(facts, other)
+    arranged = conform(facts, other)
     assert list(arranged.attributes) == ["mass", "radius", "spring"]
     for name, stacked in arranged.attributes.items():
         assert np.array_equal(stacked, other.attributes[name])
-    assert arranged_as(facts, moving()).attributes.keys() == KNOWN.keys()
+    assert conform(facts, moving()).attributes.keys() == KNOWN.keys()
     assert data_mismatches(facts, other) == [
         "age: the model was trained without it; it is not read."
     ]
@@ -80,7 +80,7 @@ def test_attributes_are_known_by_their_names(facts):
 )
 def test_data_of_another_kind_are_refused_in_one_sentence(facts, fields, sentence):
     with pytest.raises(InputError, match=sentence) as error:
-        arranged_as(facts, moving(**fields))
+        conform(facts, moving(**fields))
     assert str(error.value).endswith("give data of the same kind, or train on such.")
 
 
@@ -88,9 +88,9 @@ def test_and_the_other_way_round():
     boxed = moving(v=None, box=[99.0, 99.0, 99.0], attributes={})
     facts = facts_of(Task.from_trajectories(boxed, length=3, stride=1, target_steps=2))
     with pytest.raises(InputError, match="in a periodic box, and the data are in open space"):
-        arranged_as(facts, moving(v=None, attributes={}))
+        conform(facts, moving(v=None, attributes={}))
     with pytest.raises(InputError, match="were differences of frames, and the data have measured"):
-        arranged_as(facts, moving(box=[99.0, 99.0, 99.0], attributes={}))
+        conform(facts, moving(box=[99.0, 99.0, 99.0], attributes={}))
 
 
 def test_units_of_another_name_are_told(facts):
@@ -105,6 +105,6 @@ def test_a_model_that_sees_places_keeps_the_origin_of_its_training(facts):
     for preset, origin in (("mlp", np.zeros(3)), ("egnn", far.origin)):
         graph, _ = Task.from_trajectories(moving(), length=3, stride=1, target_steps=2).train[:1]
         model = build_model(preset, like=graph)
-        assert np.array_equal(as_trained(model, far)[1], far.origin)  # which nothing has seen yet
+        assert np.array_equal(prepare_for(model, far)[1], far.origin)  # which nothing has seen yet
         model.trained_on = facts
-        assert np.array_equal(as_trained(model, far)[1], origin)
+        assert np.array_equal(prepare_for(model, far)[1], origin)

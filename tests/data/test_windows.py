@@ -51,7 +51,7 @@ def test_a_million_windows_take_no_memory_of_their_own(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(windows) == 1_000 * 1_998
-    assert not windows.is_kept
+    assert not windows.fits_in_memory
     assert peak < 1e6
     assert torch.equal(graph.x[1], Windows(few, length=2, stride=1, target_steps=1)[-1][0].x[0])
 
@@ -190,7 +190,7 @@ def test_far_from_the_origin_windows_are_the_same(box):
         torch.testing.assert_close(b.x, a.x + shift, rtol=0, atol=2e-6)
         torch.testing.assert_close(b.v, a.v, rtol=0, atol=4e-6)
         torch.testing.assert_close(other.x, goal.x + shift, rtol=0, atol=2e-6)
-        elsewhere = far.seen_from(near.origin)[:1][0]
+        elsewhere = far.with_origin(near.origin)[:1][0]
         assert elsewhere.x.min() > 3e5  # where the model was told to look from
 
 
@@ -214,7 +214,7 @@ def test_windows_of_a_long_run_need_little_memory():
     tracemalloc.start()
     windows = Windows(t, length=100, stride=1, target_steps=1)
     graph, _ = windows[[0, 7, -1]]
-    some, _ = windows.some(100)
+    some, _ = windows.sample(100)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(windows) == T - 100

@@ -1,8 +1,8 @@
-"""Trajectories: simulated, measured, stored, cut into windows.
+"""Trajectories: simulated or measured, stored, and cut into windows.
 
-``trajectories`` holds runs, ``windows`` cuts them, ``task`` splits them; ``readers`` and
-``writers`` are for files, ``simulation`` makes data, ``datasets`` has those with a name. Imports
-graphs and geometry; knows nothing of models.
+``trajectories`` holds runs, ``windows`` cuts them, and ``task`` splits the windows; ``readers`` and
+``writers`` are for files, ``simulation`` makes data, and ``datasets`` loads data sets by name.
+Imports graphs and geometry, and knows nothing of models.
 """
 
 from lazy_loader import attach_stub

@@ -1,4 +1,4 @@
-"""Whether data are of the kind that a model was trained on."""
+"""Check that data are of the kind that a model was trained on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def facts_of(task: Task) -> DataFacts:
-    """What a model that is trained on a task sees."""
+    """Record what a model sees that is trained on a task."""
     t = task.train.trajectories
     graph, _ = task.train[:1]
     L, N, n = graph.x.shape[1:]
@@ -43,55 +43,57 @@ def facts_of(task: Task) -> DataFacts:
     )
 
 
-def arranged_as(facts: DataFacts, trajectories: Trajectories) -> Trajectories:
-    """Other data with their attributes as in training; refused if they are of another kind.
+def conform(facts: DataFacts, trajectories: Trajectories) -> Trajectories:
+    """Select the attributes that the model was trained with; refuse data of another kind.
 
-    Attributes are known by their names. Those that the model never saw are left out.
+    Attributes are matched by name, and come in the order of the training.
     """
     n = trajectories.x.shape[-1]
     if n != facts.dims:
-        raise _other("x", f"in {facts.dims} dimensions", f"have {n}")
+        raise _mismatch("x", f"in {facts.dims} dimensions", f"have {n}")
     if facts.box != (trajectories.box is not None):
         kinds = "open space", "a periodic box"
-        raise _other("box", f"in {kinds[facts.box]}", f"are in {kinds[not facts.box]}")
+        raise _mismatch("box", f"in {kinds[facts.box]}", f"are in {kinds[not facts.box]}")
     if facts.measured_velocities != trajectories.measured_velocities:
         kinds = "differences of frames", "measured"
         ours, theirs = kinds[facts.measured_velocities], kinds[not facts.measured_velocities]
-        raise _other("v", f"with velocities that were {ours}", f"have {theirs} ones")
-    have = _kinds(trajectories)
+        raise _mismatch("v", f"with velocities that were {ours}", f"have {theirs} ones")
+    kinds_here = _kinds(trajectories)
     for name, kind in facts.attributes.items():
-        if name not in have:
-            known = f"{', '.join(have)} instead" if have else "no attributes"
-            raise _other(name, f"with this attribute of each {kind}", f"have {known}")
-        if have[name] != kind:
-            raise _other(name, f"with one for each {kind}", f"have one for each {have[name]}")
-    own = {name: trajectories.attributes[name] for name in facts.attributes}
-    if list(own) == list(have):
+        if name not in kinds_here:
+            instead = f"{', '.join(kinds_here)} instead" if kinds_here else "no attributes"
+            raise _mismatch(name, f"with this attribute of each {kind}", f"have {instead}")
+        if kinds_here[name] != kind:
+            raise _mismatch(
+                name, f"with one for each {kind}", f"have one for each {kinds_here[name]}"
+            )
+    attributes = {name: trajectories.attributes[name] for name in facts.attributes}
+    if list(attributes) == list(kinds_here):
         return trajectories
-    return dataclasses.replace(trajectories, attributes=own)
+    return dataclasses.replace(trajectories, attributes=attributes)
 
 
 def data_mismatches(facts: DataFacts, trajectories: Trajectories) -> list[str]:
-    """What is not so bad as to be refused: attributes left out, and units of other names."""
+    """Differences that deserve a warning: attributes left out, and other units."""
     extra = [name for name in trajectories.attributes if name not in facts.attributes]
-    found = [f"{name}: the model was trained without it; it is not read." for name in extra]
-    theirs = _units(trajectories)
-    found += [
-        f"{what}_unit: the model was trained on data in {unit}, these are in {theirs[what]}."
+    problems = [f"{name}: the model was trained without it; it is not read." for name in extra]
+    units = _units(trajectories)
+    problems += [
+        f"{what}_unit: the model was trained on data in {unit}, these are in {units[what]}."
         for what, unit in facts.units.items()
-        if theirs.get(what, unit) != unit
+        if units.get(what, unit) != unit
     ]
-    return found
+    return problems
 
 
 def window_mismatches(facts: DataFacts, windows: Windows, *, any_horizon: bool) -> list[str]:
-    """In what windows differ from those trained on, so that forecasts mean something else.
+    """How windows differ from those of the training, so that forecasts mean something else.
 
     Args:
-        windows: of other data, or of the same cut otherwise.
-        any_horizon: whether the model may be asked for any.
+        windows: of other data, or of the same data cut otherwise.
+        any_horizon: whether the model forecasts at any horizon.
     """
-    theirs = _times(windows) | {"frames": windows.length}
+    here = _times(windows) | {"frames": windows.length}
     words = {
         "horizon_time": "a horizon of",
         "frame_time": "a time between frames of",
@@ -100,10 +102,10 @@ def window_mismatches(facts: DataFacts, windows: Windows, *, any_horizon: bool) 
     if any_horizon:
         del words["horizon_time"]
     return [
-        f"the model was trained for {what} {ours:g}, this task has {theirs[key]:g}."
+        f"the model was trained for {what} {trained:g}, this task has {here[key]:g}."
         for key, what in words.items()
-        if None not in (ours := getattr(facts, key), theirs[key])
-        and not math.isclose(ours, theirs[key])
+        if None not in (trained := getattr(facts, key), here[key])
+        and not math.isclose(trained, here[key])
     ]
 
 
@@ -116,32 +118,32 @@ class Trained(Protocol):
     def symmetries(self) -> Symmetries: ...
 
 
-def as_trained(
+def prepare_for(
     model: Trained, trajectories: Trajectories
 ) -> tuple[Trajectories, NDArray[np.float64]]:
-    """Data as a model expects them, and the origin from which it is to see them, (n,).
+    """The data as a model expects them, and the origin of its coordinates, (n,).
 
-    A model that sees where things are keeps the origin that it was trained with; for the others
-    the data's own is as good, and near them.
+    A model that is not translation equivariant keeps the origin of its training; for the others
+    that of the data is as good, and nearer.
     """
     facts = model.trained_on
     if facts is None:
         return trajectories, trajectories.origin
-    arranged = arranged_as(facts, trajectories)
-    own = model.symmetries.translation
-    return arranged, trajectories.origin if own else np.array(facts.origin)
+    arranged = conform(facts, trajectories)
+    moved = model.symmetries.translation
+    return arranged, trajectories.origin if moved else np.array(facts.origin)
 
 
-def _other(what: str, trained: str, found: str) -> InputError:
+def _mismatch(what: str, trained: str, given: str) -> InputError:
     return InputError(
-        f"{what}: the model was trained {trained}, and the data {found}; give data of the same "
+        f"{what}: the model was trained {trained}, and the data {given}; give data of the same "
         "kind, or train on such."
     )
 
 
 def _times(windows: Windows) -> dict[str, Any]:
-    """The times in a window."""
-    _, (frames, *_) = windows.places(np.arange(1))
+    """The time between frames, and from the last frame to the target."""
+    _, (frames, *_) = windows.locate(np.arange(1))
     times = windows.trajectories.times[frames]  # of a window and its target
     return {
         "frame_time": float(times[1] - times[0]) if windows.length > 1 else None,
@@ -151,8 +153,8 @@ def _times(windows: Windows) -> dict[str, Any]:
 
 def _kinds(trajectories: Trajectories) -> dict[str, Kind]:
     return {
-        name: "node" if len(stacked.shape) == 2 else "pair"
-        for name, stacked in trajectories.attributes.items()
+        name: "node" if len(values.shape) == 2 else "pair"
+        for name, values in trajectories.attributes.items()
     }
 
 

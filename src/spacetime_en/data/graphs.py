@@ -1,4 +1,4 @@
-"""What a model sees of trajectories: graphs of the frames at which it looks, from an origin."""
+"""Build the graphs that models read from the frames of trajectories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def states_at(
     frames: NDArray[np.int64],
     origin: NDArray[np.float64],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Positions, seen from `origin` (n,), and velocities of `runs` (b,) at `frames` (b, K).
+    """Read positions, relative to `origin` (n,), and velocities of `runs` (b,) at `frames` (b, K).
 
     In a box, positions are paths that are continuous from the first of the frames on.
 
@@ -46,11 +46,11 @@ def as_graph(
     radius: float | None = None,
     k: int | None = None,
 ) -> SpacetimeGraph:
-    """Observed frames as a batch of graphs, with what is known of their nodes and pairs.
+    """Build a batch of graphs from observed frames, with the attributes of nodes and pairs.
 
     Args:
-        trajectories: where the frames are from.
-        runs: of which run each window is, (b,).
+        trajectories: from which the frames are.
+        runs: the run of each window, (b,).
         x, v: the frames, (b, L, N, n); differences of x replace a v that was not measured.
         times: of the frames, (b, L).
         horizon: time from the last frame to the target, (b,).
@@ -60,12 +60,12 @@ def as_graph(
     box = trajectories.box
     sparse = radius is not None or k is not None
     graph = SpacetimeGraph(
-        as_real(x, dtype),
-        as_real(v, dtype),
-        box=None if box is None else as_real(np.asarray(box), dtype)[None],
+        to_tensor(x, dtype),
+        to_tensor(v, dtype),
+        box=None if box is None else to_tensor(np.asarray(box), dtype)[None],
         up=trajectories.meta.get("up"),
-        times=as_real(times - times[:, :1], dtype),
-        horizon=as_real(horizon, dtype),
+        times=to_tensor(times - times[:, :1], dtype),
+        horizon=to_tensor(horizon, dtype),
         edge_attr=None if sparse else _edges(trajectories, runs, dtype),
     )
     if sparse:
@@ -91,34 +91,36 @@ def _edges(
     dtype: torch.dtype,
     neighbours: Tensor | None = None,
 ) -> Tensor | None:
-    """Edge attributes: products of charges, and whatever is known of pairs, (b, N, K, e)."""
+    """Edge attributes: products of charges, and the attributes of pairs, (b, N, K, e)."""
     # (b, N, K), the nodes j; never N x N numbers where lists are shorter.
     j = None if neighbours is None else neighbours[:, 0].clamp(min=0).cpu().numpy()
     edges = []
-    for name, stacked in trajectories.attributes.items():
+    for name, values in trajectories.attributes.items():
         if name == "charge":
-            c = stacked[runs]
+            c = values[runs]
             c_j = c[:, None, :]
             c_j = c_j if j is None else np.take_along_axis(c_j, j, axis=2)
             edges.append(c[:, :, None] * c_j)
-        elif len(stacked.shape) == 3:
-            a = stacked[runs]
+        elif len(values.shape) == 3:
+            a = values[runs]
             edges.append(a if j is None else np.take_along_axis(a, j, axis=2))
-    return as_real(np.stack(edges, axis=-1), dtype) if edges else None
+    return to_tensor(np.stack(edges, axis=-1), dtype) if edges else None
 
 
 def _with_features(
     graph: SpacetimeGraph, trajectories: Trajectories, runs: NDArray[np.int64]
 ) -> SpacetimeGraph:
-    """Join what is known of nodes to their speed."""
-    known = [
-        as_real(stacked[runs], graph.x.dtype)[:, None, :, None].expand(*graph.x.shape[:3], 1)
-        for name, stacked in trajectories.attributes.items()
-        if name != "charge" and len(stacked.shape) == 2
+    """Append the attributes of nodes to their speed."""
+    attributes = [
+        to_tensor(values[runs], graph.x.dtype)[:, None, :, None].expand(*graph.x.shape[:3], 1)
+        for name, values in trajectories.attributes.items()
+        if name != "charge" and len(values.shape) == 2
     ]
-    return graph.replace(features=torch.cat([graph.h, *known], dim=-1)) if known else graph
+    return (
+        graph.replace(features=torch.cat([graph.h, *attributes], dim=-1)) if attributes else graph
+    )
 
 
-def as_real(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
-    """A copy as a tensor."""
+def to_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
+    """Copy an array to a tensor."""
     return torch.from_numpy(np.array(array)).to(dtype)

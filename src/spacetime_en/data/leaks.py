@@ -1,4 +1,4 @@
-"""What of one split stands in another, so that the test is known beforehand."""
+"""Leaks between splits: runs or windows that stand in two of them."""
 
 from __future__ import annotations
 
@@ -18,65 +18,65 @@ _AT_ONCE = 1 << 24  # bytes read at a time
 
 
 def overlaps(splits: dict[str, Windows]) -> Iterable[str]:
-    """Frames of a run that two splits share, one sentence each."""
+    """Yield a sentence for each two splits that share frames of a run."""
     for a, b in _PAIRS:
         one, two = splits[a], splits[b]
         same_data = _same_data(one.trajectories, two.trajectories)
-        a_cut, b_cut = one.cut, two.cut
-        same_time = a_cut.first[0] <= b_cut.ends[-1] and b_cut.first[0] <= a_cut.ends[-1]
+        (first_1, end_1), (first_2, end_2) = ((w.cut.first[0], w.cut.ends[-1]) for w in (one, two))
+        same_time = first_1 <= end_2 and first_2 <= end_1
         if same_data and same_time and np.isin(two.runs, one.runs).any():
-            yield f"{a} and {b} share a trajectory, so that the test is known beforehand."
+            yield f"{a} and {b} share a trajectory: one split leaks into the other."
 
 
 def copies(splits: dict[str, Windows]) -> Iterable[str]:
-    """Runs, or many windows, that stand in two splits bit for bit, one sentence each."""
+    """Yield a sentence for each two splits with copied runs, or with many copied windows."""
     # Of sets too large to be kept, one frame of each run is read.
-    if all(windows.is_kept for windows in splits.values()):
+    if all(windows.fits_in_memory for windows in splits.values()):
         chosen, columns = {k: np.arange(len(w)) for k, w in splits.items()}, slice(None)
     else:
-        chosen, columns = {k: w.last_of_runs() for k, w in splits.items()}, slice(-1, None)
+        chosen, columns = {k: w.last_in_each_run() for k, w in splits.items()}, slice(-1, None)
     hashed = {
         name: (windows.runs_of(chosen[name]), hashes(windows, chosen[name], columns))
         for name, windows in splits.items()
     }
     for a, b in _PAIRS:
-        _, known = hashed[a]
+        _, seen = hashed[a]
         runs, keys = hashed[b]
-        copied = np.isin(keys, known)
+        copied = np.isin(keys, seen)
         whole = np.setdiff1d(runs, runs[~copied])
         if len(whole):
             yield (
                 f"run {whole[0]}, of {b}, is a copy of one of {a}, bit for bit "
-                f"({len(whole)} in all), so that the test is known beforehand; leave copies out."
+                f"({len(whole)} in all): one split leaks into the other; leave copies out."
             )
         elif copied.mean() > REPEATED:
             yield (
                 f"{copied.mean():.0%} of the {b} windows are copies of {a} windows, bit for bit, "
-                "so that the test is known beforehand."
+                "which leaks one split into the other."
             )
 
 
 def hashes(windows: Windows, index: NDArray[np.int64], columns: slice) -> NDArray[np.int64]:
-    """A number for each window that only windows of the same positions have, bit for bit.
+    """Hash the positions of windows, bit for bit.
 
     Args:
         windows: any.
         index: which of them, (b,).
         columns: which of their L + 1 frames count; the last is the target's.
-    Returns: (b,); the numbers are others in every process.
+    Returns: (b,); the hashes differ from process to process.
     """
     x = windows.trajectories.x
     at_once = max(1, _AT_ONCE // (8 * (windows.length + 1) * x.shape[2] * x.shape[3]))
-    found = np.empty(len(index), dtype=np.int64)
+    keys = np.empty(len(index), dtype=np.int64)
     for start in range(0, len(index), at_once):
-        runs, frames = windows.places(index[start : start + at_once])
+        runs, frames = windows.locate(index[start : start + at_once])
         frames = frames[:, columns]
         read = x[np.broadcast_to(runs[:, None], frames.shape), frames]
-        found[start : start + at_once] = [hash(one.tobytes()) for one in read]
-    return found
+        keys[start : start + at_once] = [hash(one.tobytes()) for one in read]
+    return keys
 
 
 def _same_data(a: Trajectories, b: Trajectories) -> bool:
-    """Whether two sets are one, in memory or on disk."""
+    """Whether two sets of trajectories are the same object, or the same file."""
     file = getattr(a.x, "filename", None)
     return a is b or a.x is b.x or (file is not None and file == getattr(b.x, "filename", None))

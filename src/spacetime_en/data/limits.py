@@ -1,4 +1,4 @@
-"""How much of what a file claims is believed: no more than it is long, and than there is memory."""
+"""Limits on what a file may claim: no more than it can hold, and no more than fits in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_claim(claimed: int, length: int, where: object) -> None:
 
 
 def check_memory(numbers: int, where: object) -> None:
-    """Refuse to read so many numbers if they, and what is made of them, do not fit in memory."""
+    """Refuse to read so many numbers if they, and copies of them, do not fit in memory."""
     needed, free = 8 * numbers * COPIES, machine.free_memory()
     if needed > free:
         raise InputError(

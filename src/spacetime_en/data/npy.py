@@ -1,4 +1,4 @@
-"""Headers of ``.npy`` files, believed as far as the file is long."""
+"""Read ``.npy`` files whose headers agree with the length of the file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Header:
 
 
 def read_header(file: IO[bytes], length: int, where: object) -> Header:
-    """The header of an array of numbers, and nothing behind it.
+    """Read the header of an array of numbers, and nothing behind it.
 
     Args:
         file: at its start.
         length: of the file, in bytes.
-        where: begins the sentence if it is no such array, or claims to be another than fits.
+        where: begins the error message.
     """
     try:
         version = np.lib.format.read_magic(file)
@@ -54,7 +54,7 @@ def read_header(file: IO[bytes], length: int, where: object) -> Header:
 
 
 def read_rest(file: IO[bytes], header: Header) -> NDArray[Any]:
-    """The array behind a header; whether there is memory for it was asked before."""
+    """Read the array behind a header; the caller has checked that there is memory for it."""
     array = np.empty(total(header.shape), dtype=header.dtype)
     raw, done = array.view(np.uint8), 0
     while done < len(raw):

@@ -1,12 +1,12 @@
-"""Counter-based random streams: the draws of a key do not depend on any other's."""
+"""Counter-based random streams: what one key draws does not depend on any other."""
 
 import numpy as np
 
 
 class Streams:
-    """The generators of ``Philox(key=[seed, i])`` for all i: one object that is moved about.
+    """The generators ``Philox(key=[seed, i])`` for all i: one object that is set to each in turn.
 
-    (To build a new one takes longer than all that a trajectory draws from it.)
+    (Building a new one takes longer than all that a trajectory draws from it.)
 
     Args:
         seed: from 0 to 2^64 - 1.
@@ -18,7 +18,7 @@ class Streams:
         self._start = self._philox.state
 
     def at(self, i: int, counter: tuple[int, int, int, int] = (0, 0, 0, 0)) -> np.random.Generator:
-        """The stream of key i from `counter` on; the one given out before ends."""
+        """The stream of key i from `counter` on; it replaces the one returned before."""
         self._start["state"]["key"][1] = i
         self._start["state"]["counter"][:] = counter
         self._philox.state = self._start

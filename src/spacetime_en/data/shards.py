@@ -49,10 +49,10 @@ Step = Annotated[int, msgspec.Meta(ge=-MOST_STEPS, le=MOST_STEPS)]
 
 @dataclass(frozen=True)
 class Spec:
-    """What the arrays of a shard mean; the fields are those of ``Trajectories``.
+    """What the arrays of a shard mean; fields as in ``Trajectories``.
 
     Args:
-        lengths: of this shard's runs; None: all frames of all.
+        lengths: of this shard's runs; None: all have T frames.
     """
 
     steps: list[Step]
@@ -64,14 +64,14 @@ class Spec:
 
 @dataclass(frozen=True)
 class ShardMeta:
-    """What ``meta.json`` says.
+    """The contents of ``meta.json``.
 
     Args:
         shard, shards: the number of this shard, and of all.
         num: of trajectories in it.
         arrays: their names, each a file; x and v are among them.
         checksum: see :func:`checksum`.
-        statistics: what the writer has to say of the data, such as the drift of a simulation.
+        statistics: of the data, such as the drift of a simulation.
         spec: what the arrays mean.
         format: of the folder.
     """
@@ -161,8 +161,8 @@ class ShardWriter:
             raise InputError(f"meta: cannot be written as JSON ({reason(error)}).") from None
         whole = [len(part.steps)] * len(part)
         self._lengths += whole if part.lengths is None else part.lengths.tolist()
-        for name, stacked in {"x": part.x, "v": part.v, **part.attributes}.items():
-            array = np.ascontiguousarray(stacked, dtype=np.float64)
+        for name, values in {"x": part.x, "v": part.v, **part.attributes}.items():
+            array = np.ascontiguousarray(values, dtype=np.float64)
             if name not in self._files:
                 named = self._folder / f"{check_name(name, 'attributes')}.npy"
                 file = self._stack.enter_context(named.open("xb"))
@@ -178,7 +178,7 @@ class ShardWriter:
         self._stack.__exit__(kind, error, trace)
 
     def _finish(self) -> None:
-        """Write what the arrays mean beside them."""
+        """Write ``meta.json`` beside the arrays."""
         for file in self._files.values():
             file.close()
         assert self._spec is not None, "a shard without trajectories"
@@ -211,9 +211,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 
 def checksum(files: Iterable[Path], spec: Spec) -> str:
-    """SHA-256 over what is known of the data, and the contents of the files, in order."""
-    known = {key: value for key, value in vars(spec).items() if key != "lengths" or value}
-    digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
+    """SHA-256 of the spec and of the contents of the files, in order."""
+    described = {key: value for key, value in vars(spec).items() if key != "lengths" or value}
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for path in files:
         with open_regular(path, inside=True) as file:
             while block := file.read(1 << 22):
@@ -229,20 +229,20 @@ def find_shards(folder: Path) -> list[Path]:
 
 def is_whole(folder: Path) -> bool:
     """Whether all shards of a set are in a folder, by their names."""
-    found = find_shards(folder)
-    return bool(found) and len(found) == int(found[0].name.rsplit("-", 1)[1])
+    shards = find_shards(folder)
+    return bool(shards) and len(shards) == int(shards[0].name.rsplit("-", 1)[1])
 
 
 def read_meta(shard: Path) -> ShardMeta:
-    """What a shard's ``meta.json`` says, as far as it fits the files beside it."""
+    """Read and check the ``meta.json`` of a shard."""
     check_no_link(shard)
     path = shard / META
     if not path.exists():
         raise InputError(f"{path}: is missing; make the data set again.")
-    found = parse_json(read_text(path, inside=True), str(path))
-    if isinstance(found, dict):
-        check_format(found.get("format", FORMAT), FORMAT, str(path))
-    meta: ShardMeta = typed(found, ShardMeta, str(path))
+    entries = parse_json(read_text(path, inside=True), str(path))
+    if isinstance(entries, dict):
+        check_format(entries.get("format", FORMAT), FORMAT, str(path))
+    meta: ShardMeta = typed(entries, ShardMeta, str(path))
     for name in meta.arrays[: MOST_ATTRIBUTES + 3]:
         check_name(name, f"{path}: arrays")
     if not {"x", "v"} <= set(meta.arrays) or len(set(meta.arrays)) < len(meta.arrays):

@@ -1,4 +1,4 @@
-"""A task: windows split into train, validation and test, and checked."""
+"""A task: windows split into training, validation and test, and checked for faults."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from spacetime_en.data.windows import Windows
 
 @dataclass(frozen=True)
 class Task:
-    """Windows to learn from, to choose by, and to be judged by.
+    """Training, validation and test windows.
 
-    A task refuses to exist with targets from which nothing can be learned (see
-    :func:`check_targets`) or with a trajectory, or a copy of it, in two splits. All windows are
-    seen from the origin of those to learn from.
+    Targets from which nothing can be learned (see :func:`check_targets`) are refused, and so is a
+    trajectory, or a copy of it, in two splits. All windows take the origin of the training windows.
 
     Args:
         name: of the task.
         train, val, test: the windows.
-        audit: let bad targets through, for the study of bad data; everything made from the task
-            then carries ``label``.
+        audit: accept bad targets, to study bad data; everything made from the task then carries
+            ``label``.
     """
 
     name: str
@@ -41,8 +40,8 @@ class Task:
 
     def __post_init__(self) -> None:
         for split in ("val", "test"):
-            seen = self.splits[split].seen_from(self.train.origin)
-            object.__setattr__(self, split, seen)
+            windows = self.splits[split].with_origin(self.train.origin)
+            object.__setattr__(self, split, windows)
         problems = [*overlaps(self.splits)]
         for split, windows in self.splits.items():
             problems += [f"{split}: {problem}" for problem in check_targets(windows)]
@@ -58,7 +57,7 @@ class Task:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the data and of how they are cut; another task has another."""
+        """A hash of the data and of how they are cut."""
         digest = hashlib.sha256()
         for windows in self.splits.values():
             w = windows
@@ -75,7 +74,7 @@ class Task:
 
     @property
     def label(self) -> str:
-        """The name to print; says so if the task is only fit for an audit."""
+        """The name to print; it says if the task is only fit for an audit."""
         return f"{self.name} [AUDIT: {'; '.join(self.problems)}]" if self.problems else self.name
 
     @classmethod
@@ -116,8 +115,8 @@ class Task:
         if not trajectories.measured_velocities:  # which are differences of two frames
             suggested = (max(2, suggested[0]), *suggested[1:])
         length, stride, target_steps = (
-            own if given is None else given
-            for given, own in zip((length, stride, target_steps), suggested, strict=True)
+            default if given is None else given
+            for given, default in zip((length, stride, target_steps), suggested, strict=True)
         )
 
         def windows(**where: Any) -> Windows:
@@ -166,14 +165,14 @@ def suggest_windows(
 
 
 def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
-    """What is wrong with the targets, one sentence each: nothing, for good ones.
+    """Yield a sentence for each fault of the targets.
 
-    Looks at up to `most` windows, spread over all, before noise. Bad are targets that hold NaN, are
-    all zero, are all the same, or, more than a few, repeat a frame of their own input.
+    Up to `most` windows, spread over all, are checked, without noise. Targets are bad if they hold
+    NaN, are all zero or all the same, or if more than a few repeat a frame of their input.
     """
     N, n = windows.trajectories.x.shape[2:]
     fits = max(1, (1 << 28) // (16 * (windows.length + 1) * N * n))  # a quarter of a gigabyte
-    graph, target = windows.without_noise().some(min(most, fits))
+    graph, target = windows.without_noise().sample(min(most, fits))
     x, v = target.x, target.v
     zero = torch.from_numpy(-windows.origin).to(x)  # what positions of 0 look like
     if not (x.isfinite().all() and v.isfinite().all()):

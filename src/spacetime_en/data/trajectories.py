@@ -1,6 +1,6 @@
 """Trajectories: positions and velocities of many runs, in memory or on disk.
 
-How they lie on disk is the matter of :mod:`spacetime_en.data.shards`.
+How they are stored is described in :mod:`spacetime_en.data.shards`.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from spacetime_en.data.shards import (
     read_meta,
 )
 from spacetime_en.data.valid import (
-    brief,
+    as_floats,
+    as_integers,
     check_box,
     check_frames,
     check_layout,
+    check_time_step,
     check_values,
-    real,
-    spacing,
-    whole,
+    preview,
 )
 
 DIFFERENCES = "differences"  # meta["velocities"] where v was not measured
-FAR = 16  # so many spreads away from 0, float32 has lost four of its 24 bits
+FAR = 16  # spreads from 0: here float32 has lost four of its 24 bits
 
 
-class Stacked(Protocol):
-    """An array, or several along their first axis."""
+class LazyArray(Protocol):
+    """An array in memory, or on disk, where only what is indexed is read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -64,20 +64,20 @@ class Trajectories:
         v: velocities, (num, T, N, n).
         steps: the number of time steps done at each frame, (T,), increasing whole numbers.
         times: the time of each frame, (T,).
-        attributes: what else is known of nodes (num, N) or pairs of nodes (num, N, N), by name:
+        attributes: constants of nodes (num, N) or of pairs of nodes (num, N, N), by name:
             ``charge``, ``mass``, ``spring``, ...
         meta: where the data come from: system, seed, scheme, units, version, ...
         box: periodic cell, (n, n) rows, or None.
-        statistics: what the shards say of themselves, such as the drift of a simulation.
-        lengths: the number of frames of each run, (num,), if they differ: frames after them only
-            fill up the arrays. None: all frames of all runs.
+        statistics: of the shards, such as the drift of a simulation.
+        lengths: the number of frames of each run, (num,), if they differ: later frames are padding.
+            None: all runs have T frames.
     """
 
-    x: Stacked
-    v: Stacked
+    x: LazyArray
+    v: LazyArray
     steps: NDArray[np.int64]
     times: NDArray[np.float64]
-    attributes: dict[str, Stacked] = field(default_factory=dict)
+    attributes: dict[str, LazyArray] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
     box: NDArray[np.float64] | None = None
     statistics: tuple[dict[str, Any], ...] = ()
@@ -91,7 +91,7 @@ class Trajectories:
         return len(self.x)
 
     @property
-    def charge(self) -> Stacked:
+    def charge(self) -> LazyArray:
         """Charges, (num, N)."""
         if "charge" not in self.attributes:
             raise InputError("charge: these trajectories have none.")
@@ -112,44 +112,42 @@ class Trajectories:
     def fingerprint(self) -> str:
         """A hash of everything inside: of the shards' checksums, or of the arrays in memory."""
         names = [*self.attributes, self.measured_velocities]
-        known = hashlib.sha256(repr((self.checksums, names)).encode())
+        digest = hashlib.sha256(repr((self.checksums, names)).encode())
         if not self.checksums:
             if "up" in self.meta:
-                known.update(repr(self.meta["up"]).encode())
-            own: list[Any] = [self.x, self.v, self.steps, self.times, *self.attributes.values()]
-            own += [array for array in (self.box, self.lengths) if array is not None]
-            for array in own:
-                known.update(repr(array.shape).encode())
-                known.update(np.ascontiguousarray(array).data)
-        return known.hexdigest()
+                digest.update(repr(self.meta["up"]).encode())
+            arrays: list[Any] = [self.x, self.v, self.steps, self.times, *self.attributes.values()]
+            arrays += [array for array in (self.box, self.lengths) if array is not None]
+            for array in arrays:
+                digest.update(repr(array.shape).encode())
+                digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     @cached_property
     def origin(self) -> NDArray[np.float64]:
-        """The point that models see as 0, (n,): 0 itself along axes on which the data are near it.
+        """The origin of the coordinates that models read, (n,); 0 on axes where data are near 0.
 
-        Measured positions come in metres from the equator, of which single precision would keep
+        Positions may be measured in metres from the equator, of which single precision would keep
         half a metre. One point serves the whole data set, so that a wall stays in its place from
-        window to window; it is a round number near the median of frames from all of it.
+        window to window; it is a round number near the median of frames from all of the data.
         """
         num, T, _, n = self.x.shape
         ends = np.cumsum(np.full(num, T) if self.lengths is None else self.lengths)
-        places = evenly_spaced_indices(
-            int(ends[-1]), most=64
-        ).numpy()  # counted through all frames of all runs
-        runs = np.searchsorted(ends, places, side="right")
-        x = self.x[runs, places - (ends - np.diff(ends, prepend=0))[runs]].reshape(-1, n)
+        index = evenly_spaced_indices(int(ends[-1]), most=64).numpy()  # into all frames of all runs
+        runs = np.searchsorted(ends, index, side="right")
+        x = self.x[runs, index - (ends - np.diff(ends, prepend=0))[runs]].reshape(-1, n)
         x = x[np.isfinite(x).all(1)]
         if len(x) == 0:
             return np.zeros(n)
         centre = np.median(x, axis=0)
-        # Medians: zeros that stand for missing markers neither move nor widen the rest.
+        # Medians, which zeros that stand for missing markers do not change.
         spread = float(np.median(abs(x - centre), axis=0).max()) or float(abs(x - centre).max())
         unit = np.ldexp(0.5, np.frexp(spread)[1]) if spread else 1.0  # a power of two: exact
         return np.where(abs(centre) <= FAR * spread, 0.0, np.round(centre / unit) * unit)
 
     def __repr__(self) -> str:
         names = ", ".join(self.attributes)
-        return f"Trajectories(x={self.x.shape}, steps={brief(self.steps)}, attributes=[{names}])"
+        return f"Trajectories(x={self.x.shape}, steps={preview(self.steps)}, attributes=[{names}])"
 
     @classmethod
     @checked
@@ -164,7 +162,7 @@ class Trajectories:
         box: Any = None,
         meta: dict[Any, Any] | None = None,
     ) -> Trajectories:
-        """From arrays of your own.
+        """From arrays.
 
         Args:
             x: positions, (num, T, N, n), or (T, N, n) for a single run.
@@ -177,27 +175,27 @@ class Trajectories:
             box: edge lengths (n,), or cell vectors as rows (n, n).
             meta: anything worth keeping, such as units.
         """
-        x = real("x", x)
+        x = as_floats("x", x)
         x = x[None] if x.ndim == 3 else x
         if x.ndim != 4 or 0 in x.shape:
             raise InputError(f"x: expected shape (num, T, N, n) or (T, N, n), found {x.shape}.")
         check_values("x", x)
         num, T, N, n = x.shape
-        steps = np.arange(T) if steps is None else whole("steps", steps)
+        steps = np.arange(T) if steps is None else as_integers("steps", steps)
         guessed = times is None
-        times = real("times", steps if guessed else times)
+        times = as_floats("times", steps if guessed else times)
         check_frames(steps, times, T)
         if box is not None:
-            box = real("box", box)
+            box = as_floats("box", box)
             if box.ndim == 1 and not (box > 0).all():
-                raise InputError(f"box: expected positive edge lengths, found {brief(box)}.")
+                raise InputError(f"box: expected positive edge lengths, found {preview(box)}.")
             box = np.diag(box) if box.ndim == 1 else box
             check_box(box, n)
         meta = dict(meta or {})
         if v is None:
             v = _velocities(x, times, box)
             meta["velocities"] = DIFFERENCES
-        v = real("v", v)
+        v = as_floats("v", v)
         v = v[None] if v.ndim == 3 else v
         if v.shape != x.shape:
             raise InputError(f"v: expected the shape of x, {x.shape}, found {v.shape}.")
@@ -205,9 +203,9 @@ class Trajectories:
         if guessed and "velocities" not in meta:
             times = times * _time_step(x, v, steps, box)
             meta["time_step"] = "fitted to positions and velocities"
-        spread: dict[str, Stacked] = {}
+        spread: dict[str, LazyArray] = {}
         for name, value in (attributes or {}).items():
-            array = real(check_name(name, "attributes"), value, kinds="iufb")
+            array = as_floats(check_name(name, "attributes"), value, kinds="iufb")
             array = np.broadcast_to(array, (num, N)) if array.shape == (N,) else array
             if array.shape not in ((num, N), (num, N, N)):
                 raise InputError(
@@ -230,7 +228,7 @@ class Trajectories:
             time_step: between frames.
             options: ``attributes``, ``box`` and ``meta`` of :meth:`from_arrays`.
         """
-        arrays = [real(f"run {i}", run) for i, run in enumerate(runs)]
+        arrays = [as_floats(f"run {i}", run) for i, run in enumerate(runs)]
         shapes = {a.shape for a in arrays}
         if len({shape[1:] for shape in shapes}) != 1 or any(
             len(shape) != 3 or shape[0] < 2 for shape in shapes
@@ -244,10 +242,10 @@ class Trajectories:
         check_memory(len(arrays) * longest * arrays[0][0].size, "runs, filled up to the longest,")
         # The last frame fills up: finite, at rest, and never part of a window.
         filled = [np.concatenate([a, np.repeat(a[-1:], longest - len(a), axis=0)]) for a in arrays]
-        made = cls.from_arrays(
-            np.stack(filled), times=spacing(time_step) * np.arange(longest), **options
+        filled_up = cls.from_arrays(
+            np.stack(filled), times=check_time_step(time_step) * np.arange(longest), **options
         )
-        return replace(made, lengths=None if (lengths == longest).all() else lengths)
+        return replace(filled_up, lengths=None if (lengths == longest).all() else lengths)
 
     # --- on disk --------------------------------------------------------------------------------
 
@@ -272,13 +270,13 @@ class Trajectories:
             )
         if not folder.is_dir():
             raise InputError(f"{folder}: expected a data set's folder, found none.")
-        found = find_shards(folder)
-        if not found:
+        shards = find_shards(folder)
+        if not shards:
             raise InputError(f"{folder}: holds no data set (no shard-*-of-* inside).")
-        metas = [read_meta(shard) for shard in found]
+        metas = [read_meta(shard) for shard in shards]
         _check_complete(folder, metas)
         first = metas[0].spec
-        for shard, meta in zip(found, metas, strict=True):
+        for shard, meta in zip(shards, metas, strict=True):
             same = replace(meta.spec, lengths=first.lengths) == first
             if not same or meta.arrays != metas[0].arrays:
                 raise InputError(f"{shard}: was made with other settings than its neighbours.")
@@ -288,9 +286,9 @@ class Trajectories:
                     f"{shard}: its checksum does not fit; delete it and make it again."
                 )
 
-        def joined(name: str) -> Stacked:
-            parts = [mapped(shard / f"{name}.npy") for shard in found]
-            for part, meta, shard in zip(parts, metas, found, strict=True):
+        def joined(name: str) -> LazyArray:
+            parts = [mapped(shard / f"{name}.npy") for shard in shards]
+            for part, meta, shard in zip(parts, metas, shards, strict=True):
                 other = part.shape[1:] != parts[0].shape[1:] or part.dtype != parts[0].dtype
                 if part.shape[:1] != (meta.num,) or other:
                     raise InputError(
@@ -306,14 +304,14 @@ class Trajectories:
                 np.array(first.times, dtype=np.float64),
                 {name: joined(name) for name in metas[0].arrays if name not in ("x", "v")},
                 first.meta,
-                None if first.box is None else real("box", first.box),
+                None if first.box is None else as_floats("box", first.box),
                 tuple(m.statistics for m in metas if m.statistics),
                 tuple(m.checksum for m in metas),
                 _joined_lengths(metas),
             )
             if verify:
-                for name, stacked in {"x": opened.x, "v": opened.v, **opened.attributes}.items():
-                    check_values(name, stacked)
+                for name, values in {"x": opened.x, "v": opened.v, **opened.attributes}.items():
+                    check_values(name, values)
         except InputError as error:
             named = str(error).startswith(str(folder))
             raise InputError(str(error) if named else f"{folder}: {error}") from None

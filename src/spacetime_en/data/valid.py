@@ -1,4 +1,4 @@
-"""What arrays must be to become trajectories: real and finite numbers whose shapes fit each other.
+"""Check arrays that become trajectories: real and finite numbers whose shapes fit each other.
 
 Everything passes here, whether it comes from a file, from a folder on disk or from Python.
 """
@@ -15,7 +15,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import LARGEST, argument, check_name, reason, shortened
 
 if TYPE_CHECKING:
-    from spacetime_en.data.trajectories import Stacked, Trajectories
+    from spacetime_en.data.trajectories import LazyArray, Trajectories
 
 SHORTEST = float(np.finfo(np.float32).tiny)  # and so no time between frames is below this
 MOST_STEPS = 2**53  # whole numbers up to it are exact wherever they go
@@ -23,11 +23,11 @@ MOST_ATTRIBUTES = 500  # each is a file that is open while it is written
 _AT_ONCE = 1 << 22  # numbers looked at in one piece: of a set on disk there may be billions
 
 
-def real(name: str, value: Any, kinds: str = "iuf") -> NDArray[np.float64]:
-    """`value` as an array of float64.
+def as_floats(name: str, value: Any, kinds: str = "iuf") -> NDArray[np.float64]:
+    """Convert `value` to an array of float64.
 
     Args:
-        name: begins the sentence if it cannot be one.
+        name: begins the error message.
         value: anything that NumPy makes an array of, in any byte order.
         kinds: NumPy's letters for the types allowed: integers, unsigned ones, real numbers.
     """
@@ -43,19 +43,19 @@ def real(name: str, value: Any, kinds: str = "iuf") -> NDArray[np.float64]:
         return np.asarray(array, dtype=np.float64)
 
 
-def whole(name: str, value: Any) -> NDArray[np.int64]:
-    """`value` as an array of whole numbers."""
-    numbers = real(name, value)
+def as_integers(name: str, value: Any) -> NDArray[np.int64]:
+    """Convert `value` to an array of whole numbers."""
+    numbers = as_floats(name, value)
     if not (np.abs(numbers) <= MOST_STEPS).all():
-        raise InputError(f"{name}: expected whole numbers up to 2^53, found {brief(numbers)}.")
+        raise InputError(f"{name}: expected whole numbers up to 2^53, found {preview(numbers)}.")
     if (numbers != np.floor(numbers)).any():
-        raise InputError(f"{name}: expected whole numbers, found {brief(numbers)}.")
+        raise InputError(f"{name}: expected whole numbers, found {preview(numbers)}.")
     return numbers.astype(np.int64)
 
 
-def spacing(time_step: Any) -> float:
-    """The time between frames that somebody gave."""
-    step = real("time_step", time_step)
+def check_time_step(time_step: Any) -> float:
+    """Convert the time between frames to a number."""
+    step = as_floats("time_step", time_step)
     if step.shape != () or not SHORTEST <= step <= LARGEST:
         raise InputError(
             f"time_step: expected the time between frames, found {shortened(time_step)}."
@@ -63,16 +63,16 @@ def spacing(time_step: Any) -> float:
     return float(step)
 
 
-def check_values(name: str, stacked: Stacked) -> None:
-    """Refuse NaN, infinity, and numbers that are none in single precision.
+def check_values(name: str, values: LazyArray) -> None:
+    """Refuse NaN, infinity, and numbers too large for single precision.
 
     Args:
         name: of the array.
-        stacked: of any shape, the first axis counts runs; read piece by piece.
+        values: of any shape, the first axis counts runs; read piece by piece.
     """
-    rows = max(1, _AT_ONCE // max(1, int(np.prod(stacked.shape[1:]))))
-    for start in range(0, len(stacked), rows):
-        piece = np.asarray(stacked[start : start + rows])
+    rows = max(1, _AT_ONCE // max(1, int(np.prod(values.shape[1:]))))
+    for start in range(0, len(values), rows):
+        piece = np.asarray(values[start : start + rows])
         if piece.size == 0 or (piece.min() >= -LARGEST and piece.max() <= LARGEST):
             continue
         place = np.argwhere(~(np.abs(piece) <= LARGEST))[0]
@@ -111,18 +111,18 @@ def check_layout(t: Trajectories) -> None:
         t.lengths.shape != (num,) or t.lengths.dtype.kind != "i" or not _within(t.lengths, T)
     ):
         raise InputError(
-            f"lengths: expected {num} numbers of frames from 1 to {T}, found {brief(t.lengths)}."
+            f"lengths: expected {num} numbers of frames from 1 to {T}, found {preview(t.lengths)}."
         )
     if len(t.attributes) > MOST_ATTRIBUTES:
         raise InputError(
             f"attributes: expected at most {MOST_ATTRIBUTES}, found {len(t.attributes)}."
         )
-    for name, stacked in t.attributes.items():
+    for name, values in t.attributes.items():
         if check_name(name, "attributes") in ("x", "v"):
             raise InputError(f"attributes: {name!r} cannot be the name of one.")
-        if tuple(stacked.shape) not in ((num, N), (num, N, N)):
+        if tuple(values.shape) not in ((num, N), (num, N, N)):
             raise InputError(
-                f"{name}: expected shape {(num, N)} or {(num, N, N)}, found {stacked.shape}."
+                f"{name}: expected shape {(num, N)} or {(num, N, N)}, found {values.shape}."
             )
     for problem in _problems(argument("meta", t.meta, dict[Any, Any]), N, n):
         raise InputError(f"meta: {problem}.")
@@ -132,31 +132,31 @@ def check_frames(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
     """Refuse steps and times that do not tell T frames apart, in single precision as well."""
     for name, value in (("steps", steps), ("times", times)):
         if value.shape != (T,) or not np.isfinite(value).all() or not (np.diff(value) > 0).all():
-            raise InputError(f"{name}: expected {T} increasing numbers, found {brief(value)}.")
+            raise InputError(f"{name}: expected {T} increasing numbers, found {preview(value)}.")
     gaps = np.diff(times)
     if not ((gaps >= SHORTEST) & (gaps <= LARGEST)).all() or np.abs(times).max() > LARGEST:
         raise InputError(
-            f"times: {brief(times)} are none in single precision, in which models compute; use "
-            "another unit."
+            f"times: {preview(times)} are too large or too close together for single precision, in "
+            "which models compute; use another unit."
         )
 
 
 def check_box(box: NDArray[Any], n: int) -> None:
-    """Refuse what is no cell of n finite vectors with a volume."""
+    """Refuse a box that is not n finite cell vectors with a volume."""
     if box.shape != (n, n):
         raise InputError(
             f"box: expected {n} edge lengths or {n} cell vectors, found shape {box.shape}."
         )
     if not (np.abs(box) <= LARGEST).all():
-        raise InputError(f"box: expected finite lengths, found {brief(box)}.")
+        raise InputError(f"box: expected finite lengths, found {preview(box)}.")
     with np.errstate(all="ignore"):
         volume = np.linalg.det(box)
     if volume == 0 or not np.isfinite(volume):
-        raise InputError(f"box: expected a cell with a volume, found {brief(box)}.")
+        raise InputError(f"box: expected a cell with a volume, found {preview(box)}.")
 
 
-def brief(values: NDArray[Any]) -> str:
-    """The first few numbers of an array."""
+def preview(values: NDArray[Any]) -> str:
+    """The first few numbers of an array, for an error message."""
     flat = values.ravel()
     if flat.size < 7:
         return f"[{', '.join(f'{v:g}' for v in flat)}]"
@@ -171,7 +171,7 @@ _TEXTS = ("velocities", "system", "scheme", "source", "length_unit", "time_unit"
 
 
 def _problems(meta: dict[str, Any], nodes: int, dims: int) -> Iterator[str]:
-    """What is wrong with the entries of meta that have a meaning; all others are free."""
+    """Faults of the entries of ``meta`` that have a meaning; all others are free."""
     for key in meta:
         if not isinstance(key, str):
             yield f"expected names, found {shortened(key)}"
@@ -179,10 +179,10 @@ def _problems(meta: dict[str, Any], nodes: int, dims: int) -> Iterator[str]:
         if not isinstance(meta.get(key), str | None):
             yield f"{key}: expected a text, found {shortened(meta[key])}"
     if meta.get("up") is not None:
-        up = real("meta: up", meta["up"])
+        up = as_floats("meta: up", meta["up"])
         if up.shape != (dims,) or not np.isfinite(up).all() or not up.any():
             yield f"up: expected a direction of {dims} numbers, found {shortened(meta['up'])}"
     if meta.get("edges"):
-        edges = whole("meta: edges", meta["edges"])
+        edges = as_integers("meta: edges", meta["edges"])
         if edges.ndim != 2 or edges.shape[1] != 2 or edges.min() < 0 or edges.max() >= nodes:
             yield f"edges: expected pairs of nodes from 0 to {nodes - 1}"

@@ -15,12 +15,12 @@ from torch import Tensor
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, NotNegative, Positive, Scale, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
-from spacetime_en.data.compatibility import Trained, as_trained
+from spacetime_en.data.compatibility import Trained, prepare_for
 from spacetime_en.data.cut import Cut
-from spacetime_en.data.graphs import as_graph, as_real, states_at
+from spacetime_en.data.graphs import as_graph, states_at, to_tensor
 from spacetime_en.data.rng import Streams
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.data.valid import whole
+from spacetime_en.data.valid import as_integers
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
 _IN_MEMORY = 1 << 28  # bytes; windows that need no more are kept as tensors
@@ -33,11 +33,11 @@ class Windows:
 
     ``windows[i]`` is a pair with a batch of one, ``windows[indices]`` a pair with a whole batch.
     Charges become edge attributes c_i c_j, attributes of pairs edge attributes; any other
-    attribute of a node joins its speed as a feature. Positions are seen from ``origin``, which is
-    0 unless the data are far from it (:attr:`Trajectories.origin`); add it to what is forecast.
+    attribute of a node joins its speed as a feature. Positions are relative to ``origin``, which is
+    0 unless the data are far from it (:attr:`Trajectories.origin`); add it to forecasts.
 
     Args:
-        trajectories: where to cut.
+        trajectories: the data to cut.
         length: L, the number of frames.
         stride: frame intervals from one frame to the next.
         target_steps: frame intervals from the last frame to the target.
@@ -48,9 +48,8 @@ class Windows:
         starts: which windows, as pairs (run, step of the first frame), (W, 2); None: all that fit.
         noise: variance of Gaussian noise on every observed position and velocity.
         noise_seed: of the noise, apart from the seed of the trajectories.
-        targets: ``"observed"``, with noise like all the rest, or ``"clean"``. ``"zero"`` is for
-            the audit of published figures alone: what was never written, with noise if there is
-            any.
+        targets: ``"observed"``, with noise like the inputs, or ``"clean"``. ``"zero"`` is only for
+            the audit of published figures: all zero, with noise if there is any.
         radius: neighbours are the nodes within it in the last frame; None: all, or
         k: so many of the nearest.
         dtype: of the tensors.
@@ -84,7 +83,7 @@ class Windows:
         self.length, self.stride, self.target_steps = length, stride, target_steps
         interval = trajectories.frame_interval if frame_interval is None else frame_interval
         self.frame_interval = interval
-        self.runs = np.arange(len(trajectories)) if runs is None else whole("runs", runs)
+        self.runs = np.arange(len(trajectories)) if runs is None else as_integers("runs", runs)
         if self.runs.ndim != 1 or not ((self.runs >= 0) & (self.runs < len(trajectories))).all():
             raise InputError(f"runs: expected numbers from 0 to {len(trajectories) - 1}.")
         self.noise, self.noise_seed, self.targets = noise, noise_seed, targets
@@ -92,25 +91,26 @@ class Windows:
             raise InputError("radius, k: neighbours are chosen by one of them; give only that.")
         self.radius, self.k = radius, k
         self.dtype = dtype
-        have = trajectories.steps
-        none = InputError(
+        recorded = trajectories.steps
+        no_window = InputError(
             f"windows: no window of {length} frames, {stride} frame intervals apart, with a target "
-            f"{target_steps} intervals later fits the {len(have)} frames at steps {have[0]} to "
-            f"{have[-1]} (an interval is {interval}); use a smaller length, stride or target_steps."
+            f"{target_steps} intervals later fits the {len(recorded)} frames at steps "
+            f"{recorded[0]} to {recorded[-1]} (an interval is {interval}); use a smaller length, "
+            "stride or target_steps."
         )
         end = ((length - 1) * stride + target_steps) * interval  # (a number of any size)
-        if length >= len(have) or end > have[-1] - have[0]:
-            raise none
-        self.cut = Cut.find(have, np.append(np.arange(length) * stride * interval, end))
+        if length >= len(recorded) or end > recorded[-1] - recorded[0]:
+            raise no_window
+        self.cut = Cut.find(recorded, np.append(np.arange(length) * stride * interval, end))
         if steps is not None:
             self.cut = self.cut.between(*steps)
         if len(self.cut) == 0:
-            raise none
-        # Numbers of windows in the grid of all runs and starts; None: the whole grid.
-        self.numbers = self._chosen(None if starts is None else whole("starts", starts))
+            raise no_window
+        # Indices into the grid of all runs and starts; None: the whole grid.
+        self.numbers = self._select(None if starts is None else as_integers("starts", starts))
 
-    def _chosen(self, starts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """The windows that are wanted and, in runs of different lengths, inside their run."""
+    def _select(self, starts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+        """The windows asked for that, in runs of different lengths, lie inside their run."""
         lengths = self.trajectories.lengths
         count, ends = len(self.cut), self.cut.ends
         if starts is None:
@@ -146,32 +146,32 @@ class Windows:
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
     ) -> tuple[SpacetimeGraph, Forecast]:
         rows = _rows(index, len(self))
-        if not self.is_kept:
+        if not self.fits_in_memory:
             return self._read(rows)
-        graph, target = self._kept
+        graph, target = self._loaded
         if isinstance(index, slice) and index.step in (None, 1):
             return graph[index], target[index]
         picked = torch.from_numpy(rows)
         return graph[picked], target[picked]
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the windows are small enough to be kept in memory once they are read."""
+    def fits_in_memory(self) -> bool:
+        """Whether all windows are small enough to be kept in memory once they are read."""
         _, _, N, n = self.trajectories.x.shape
         pairs = sum(
             k == "charge" or len(a.shape) == 3 for k, a in self.trajectories.attributes.items()
         )
         complete = self.radius is None and self.k is None
-        K = N if complete else min(N, self.k or 64)  # (how many are within the radius, who knows)
+        K = N if complete else min(N, self.k or 64)  # (64: a guess for a radius)
         edges = N * K * (pairs if complete else pairs + 1)
         each = ((self.length + 1) * N * n * 2 + edges) * self.dtype.itemsize
         return len(self) * each <= _IN_MEMORY
 
     @cached_property
-    def _kept(self) -> tuple[SpacetimeGraph, Forecast]:
-        """All windows, read part by part: at no time are there two of them all."""
+    def _loaded(self) -> tuple[SpacetimeGraph, Forecast]:
+        """All windows, read part by part, so that they are never twice in memory."""
         count = len(self)
-        if count <= _AT_ONCE or self.radius is not None:  # (as wide as the longest list of all)
+        if count <= _AT_ONCE or self.radius is not None:  # (lists as wide as the longest)
             return self._read(np.arange(count))
         few = self._read(np.arange(1))
         kept = few[0].empty(count), few[1].empty(count)
@@ -182,16 +182,16 @@ class Windows:
                 room.put(rows, part)
         return kept
 
-    def some(self, most: int) -> tuple[SpacetimeGraph, Forecast]:
-        """At most so many windows, from all of them alike, to look at; they are not kept."""
+    def sample(self, most: int) -> tuple[SpacetimeGraph, Forecast]:
+        """At most `most` windows, evenly spread over all of them; they are not kept in memory."""
         if len(self) <= most:
             return self[:]
         return self._read(evenly_spaced_indices(len(self), most).numpy())
 
-    def places(
+    def locate(
         self, index: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The trajectory (b,) and the frames (b, L + 1) of windows; the last is the target's.
+        """The run (b,) and the frames (b, L + 1) of windows; the last frame is the target's.
 
         Args:
             index: which windows, (b,); None: all.
@@ -201,12 +201,12 @@ class Windows:
         return self.runs_of(index), self.cut.frames(inner % len(self.cut))
 
     def runs_of(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The trajectory of windows, (b,)."""
+        """The run of each window, (b,)."""
         inner = index if self.numbers is None else self.numbers[index]
         return self.runs[inner // len(self.cut)]
 
-    def last_of_runs(self) -> NDArray[np.int64]:
-        """The number of the last window of each run."""
+    def last_in_each_run(self) -> NDArray[np.int64]:
+        """The index of the last window of each run."""
         count = len(self.cut)
         if self.numbers is None:
             return np.arange(count - 1, len(self), count)
@@ -216,7 +216,7 @@ class Windows:
     def _read(self, index: NDArray[np.int64]) -> tuple[SpacetimeGraph, Forecast]:
         """Read the windows at `index` from the trajectories."""
         t = self.trajectories
-        runs, frames = self.places(index)
+        runs, frames = self.locate(index)
         x, v = states_at(t, runs, frames, self.origin)  # (b, L + 1, N, n)
         if self.targets == "zero":
             x[:, -1], v[:, -1] = 0.0, 0.0
@@ -238,7 +238,7 @@ class Windows:
             self.radius,
             self.k,
         )
-        return graph, Forecast(as_real(target_x, self.dtype), as_real(target_v, self.dtype))
+        return graph, Forecast(to_tensor(target_x, self.dtype), to_tensor(target_v, self.dtype))
 
     def _noise(self, runs: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[Any]:
         """The noise of x and v at each step of each run: (b,) and (b, T) -> (b, T, 2, N, n).
@@ -255,31 +255,31 @@ class Windows:
         return np.asarray(np.sqrt(self.noise) * out)
 
     def without_noise(self) -> Windows:
-        """The same windows of the trajectories themselves."""
+        """The same windows without noise."""
         if self.noise == 0:
             return self
         return self._with(noise=0.0)
 
-    def seen_from(self, origin: NDArray[np.float64]) -> Windows:
-        """The same windows with another point as 0, (n,)."""
+    def with_origin(self, origin: NDArray[np.float64]) -> Windows:
+        """The same windows with positions relative to another origin, (n,)."""
         return self if np.array_equal(origin, self.origin) else self._with(origin=origin)
 
-    def seen_by(self, model: Trained) -> Windows:
-        """The same windows as a model knows such data; refused if it does not."""
-        trajectories, origin = as_trained(model, self.trajectories)
+    def for_model(self, model: Trained) -> Windows:
+        """The same windows with the attributes and the origin that a model was trained with."""
+        trajectories, origin = prepare_for(model, self.trajectories)
         if trajectories is self.trajectories:
-            return self.seen_from(origin)
+            return self.with_origin(origin)
         return self._with(trajectories=trajectories, origin=origin)
 
     def _with(self, **changes: Any) -> Windows:
-        made = copy.copy(self)
-        made.__dict__.pop("_kept", None)
-        made.__dict__.update(changes)
-        return made
+        changed = copy.copy(self)
+        changed.__dict__.pop("_loaded", None)
+        changed.__dict__.update(changes)
+        return changed
 
 
 def _rows(index: Any, length: int) -> NDArray[np.int64]:
-    """The places from 0 to `length` - 1 that an index picks, as NumPy would, without listing all.
+    """The rows from 0 to `length` - 1 that an index selects in NumPy, without listing all.
 
     Args:
         index: a whole number, a slice, whole numbers, or a mask (length,).

@@ -67,9 +67,9 @@ def open_writer(path: str | os.PathLike[str], like: Trajectories) -> Iterator[Wr
     target = Path(path)
     refuse_existing(target)
     if target.suffix.lower() not in _BY_ENDING:
-        known = ", ".join(sorted(filter(None, _BY_ENDING)))
+        endings = ", ".join(sorted(filter(None, _BY_ENDING)))
         raise InputError(
-            f"{target}: no writer for {target.suffix}; known are {known}, and no ending for a "
+            f"{target}: no writer for {target.suffix}; known are {endings}, and no ending for a "
             "folder."
         )
     with _BY_ENDING[target.suffix.lower()](target, like) as append:
@@ -96,9 +96,9 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
     with new_whole(target) as file:
         with ShardWriter(file.parent, 0, 1, len(like)) as shard:
             yield shard.append
-        made = Trajectories.open(file.parent)
-        large = ["x", *(["v"] if made.measured_velocities else []), *made.attributes]
-        small = {"times": made.times, "steps": made.steps, "box": made.box}
+        written = Trajectories.open(file.parent)
+        large = ["x", *(["v"] if written.measured_velocities else []), *written.attributes]
+        small = {"times": written.times, "steps": written.steps, "box": written.box}
         with zipfile.ZipFile(file, "w") as archive:
             for name in large:
                 archive.write(file.parent / shard_name(0, 1) / f"{name}.npy", f"{name}.npy")
@@ -146,8 +146,8 @@ def _write_h5md(file: Any, part: Trajectories) -> None:
             _set_unit(element["time"], time)
         else:  # the same data sets under a second name
             element["step"], element["time"] = group["position/step"], group["position/time"]
-    for name, stacked in part.attributes.items():
-        group[name] = np.asarray(stacked[0], dtype=np.float64)
+    for name, attribute in part.attributes.items():
+        group[name] = np.asarray(attribute[0], dtype=np.float64)
 
 
 def _set_unit(data: Any, unit: Any) -> None:
@@ -204,17 +204,17 @@ _BY_ENDING: dict[str, Callable[[Path, Trajectories], AbstractContextManager[Appe
 # --- what a format cannot hold ------------------------------------------------------------------
 
 
-def _check_holds(target: Path, like: Trajectories, known: tuple[str, ...]) -> None:
+def _check_holds(target: Path, like: Trajectories, supported: tuple[str, ...]) -> None:
     """Refuse several runs, and attributes that the format's reader does not know."""
     if len(like) != 1:
         use = _SEVERAL if like.lengths is None else "a folder (a name without ending)"
         raise InputError(
             f"{target}: a {target.suffix} file holds one run, found {len(like)}; use {use}."
         )
-    for name, stacked in like.attributes.items():
-        if name not in known or len(stacked.shape) != 2:
+    for name, values in like.attributes.items():
+        if name not in supported or len(values.shape) != 2:
             raise InputError(
-                f"{target}: of attributes, a {target.suffix} file holds {', '.join(known)} of "
+                f"{target}: of attributes, a {target.suffix} file holds {', '.join(supported)} of "
                 f"nodes, found {name!r}; use {_SEVERAL}."
             )
 
@@ -236,8 +236,8 @@ def _check_atoms(target: Path, like: Trajectories, number: str, elements: int) -
     if "mass" in like.attributes and not (np.asarray(like.attributes["mass"]) > 0).all():
         raise InputError(f"{kind} holds momenta, which need positive masses; use {_SEVERAL}.")
     written = {"x": like.x, "v": like.v} if like.measured_velocities else {"x": like.x}
-    for name, stacked in written.items():
-        largest = float(np.abs(stacked[0, -1]).max())
+    for name, values in written.items():
+        largest = float(np.abs(values[0, -1]).max())
         if target.suffix.lower() != ".traj" and 0 < largest < 1e-3:
             raise InputError(
                 f"{kind} keeps eight decimals, and {name} is {largest:.2g} at most; use .traj, or "

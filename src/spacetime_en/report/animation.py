@@ -55,7 +55,7 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, fram
         raise InputError("animate: shows up to three dimensions of space.")
     if window >= len(windows):
         raise InputError(f"window: expected one of the {len(windows):,} test windows.")
-    run = int(windows.places(np.array([window]))[0][0])
+    run = int(windows.locate(np.array([window]))[0][0])
     t = windows.trajectories
     own = Windows(
         t,
@@ -71,7 +71,7 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, fram
         targets=windows.targets,
         radius=windows.radius,
         k=windows.k,
-    ).seen_from(windows.origin)
+    ).with_origin(windows.origin)
     if len(own) >= SLIDING:
         return _recording(models, own, frames, f"{task.label}, run {run}")
     return _window(models, windows, window, frames, f"{task.label}, test window {window}")
@@ -82,7 +82,7 @@ def _recording(
 ) -> Scene:
     """One run from its first target on, each frame with the forecast for it."""
     t = windows.trajectories
-    (run, *_), places = windows.places()
+    (run, *_), places = windows.locate()
     targets = places[:, -1]
     chosen = np.arange(len(windows))[:: -(-len(windows) // frames)]
     forecasts = {
@@ -111,7 +111,7 @@ def _window(
 ) -> Scene:
     """One window: its observed frames, the motion to its target, and the forecasts."""
     t = windows.trajectories
-    (run,), (places,) = windows.places(np.array([window]))
+    (run,), (places,) = windows.locate(np.array([window]))
     window_steps = t.steps[places]
     steps, x = _between(t, int(run), window_steps, frames, windows.origin)
     *_, last, target = window_steps.tolist()
@@ -160,7 +160,7 @@ def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
     if t.box is not None:  # the periodic images that the unwrapped paths lead to, as in forecasts
         target: Positions = windows[torch.from_numpy(which)][1].x.double().numpy()
         return target
-    (run, *_), places = windows.places(which)
+    (run, *_), places = windows.locate(which)
     return np.asarray(np.asarray(t.x[run])[places[:, -1]] - windows.origin)
 
 

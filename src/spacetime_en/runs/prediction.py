@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Positive, Scale, checked
-from spacetime_en.data.compatibility import as_trained, data_mismatches
+from spacetime_en.data.compatibility import data_mismatches, prepare_for
 from spacetime_en.data.cut import Cut
 from spacetime_en.data.graphs import as_graph, states_at
 from spacetime_en.data.trajectories import Trajectories
@@ -72,7 +72,7 @@ def predict(
     Returns: the path written.
     """
     t, cut = trajectories, _cut(trajectories, length, frame_time, last)
-    seen, origin = as_trained(model, t)
+    seen, origin = prepare_for(model, t)
     for sentence in () if model.trained_on is None else data_mismatches(model.trained_on, t):
         tell(f"warning: {sentence}")
     S, N, n = len(cut), *t.x.shape[2:]
@@ -110,7 +110,7 @@ def predict(
                     v[until],
                     steps,
                     times,
-                    {name: stacked[group] for name, stacked in t.attributes.items()},
+                    {name: values[group] for name, values in t.attributes.items()},
                     meta | {"forecast": about},
                     t.box,
                     lengths=None if t.lengths is None else counts[group],

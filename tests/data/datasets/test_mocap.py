@@ -97,7 +97,7 @@ def test_a_folder_and_a_tar_file_of_it_are_runs_of_different_lengths(tmp_path):
     found.save(tmp_path / "saved")
     assert Trajectories.open(tmp_path / "saved", verify=True).lengths.tolist() == [2, 4]
     windows = Windows(found, 2, 1, 1)
-    runs, frames = windows.places()
+    runs, frames = windows.locate()
     assert runs.tolist() == [1, 1]  # the first run has no third frame
     assert frames.tolist() == [[0, 1, 2], [1, 2, 3]]
 
@@ -201,8 +201,8 @@ def test_windows_can_be_named_one_by_one(tmp_path):
     ]
     data = Trajectories.from_runs(runs)
     windows = Windows(data, 2, 2, 1, starts=np.array([(1, 2), (0, 5), (0, 0)]))
-    assert windows.places()[0].tolist() == [1, 0, 0]
-    assert windows.places()[1].tolist() == [[2, 4, 5], [5, 7, 8], [0, 2, 3]]
+    assert windows.locate()[0].tolist() == [1, 0, 0]
+    assert windows.locate()[1].tolist() == [[2, 4, 5], [5, 7, 8], [0, 2, 3]]
     assert np.allclose(windows[0][0].x[0, 1], runs[1][4], atol=1e-6)
     with pytest.raises(InputError, match="no window starts at step 20 of run 0"):
         Windows(data, 2, 2, 1, starts=np.array([(0, 20)]))

@@ -16,7 +16,7 @@ def test_named_tasks_are_made_once_and_kept(name, tmp_path, monkeypatch):
     assert graph.x.shape == (40, 10, 5, 3)
     assert target.x.shape == (40, 5, 3)
     monkeypatch.setattr(
-        "spacetime_en.data.simulation.simulator._Run.part",
+        "spacetime_en.data.simulation.simulator._Simulation.part",
         lambda *a, **k: pytest.fail("made again"),
     )
     again = load_task(name, **SMALL, target_steps=5)

@@ -72,9 +72,9 @@ def _reader(path: Path) -> Callable[..., Trajectories]:
         motion = any(path.rglob("*.[aA][mM][cC]"))
         return _load("mocap", "read_mocap") if motion else _load("arrays", "read_npy_folder")
     if path.suffix.lower() not in _BY_ENDING:
-        known = ", ".join(sorted(_BY_ENDING))
+        endings = ", ".join(sorted(_BY_ENDING))
         ending = shortened(path.suffix) if path.suffix else "this file"
-        raise InputError(f"{path}: no reader for {ending}; known are {known}.")
+        raise InputError(f"{path}: no reader for {ending}; known are {endings}.")
     return _load(*_BY_ENDING[path.suffix.lower()])
 
 

@@ -13,7 +13,7 @@ from spacetime_en._util.schema import check_name, open_regular, reason, shortene
 from spacetime_en.data.limits import check_claim, check_memory, total
 from spacetime_en.data.npy import read_header, read_rest
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.data.valid import MOST_ATTRIBUTES, spacing
+from spacetime_en.data.valid import MOST_ATTRIBUTES, check_time_step
 
 
 def read_npz(path: Path) -> Trajectories:
@@ -21,8 +21,8 @@ def read_npz(path: Path) -> Trajectories:
     ``steps``, ``box``; every other array of a fitting shape is an attribute."""
     arrays = read_archive(path)
     if "x" not in arrays:
-        found = shortened(sorted(arrays))
-        raise InputError(f"{path}: expected an array 'x' of positions, found {found}.")
+        names = shortened(sorted(arrays))
+        raise InputError(f"{path}: expected an array 'x' of positions, found {names}.")
     named = {name: arrays.pop(name, None) for name in ("v", "times", "steps", "box")}
     x = arrays.pop("x")
     return Trajectories.from_arrays(x, **named, attributes=arrays, meta={"source": path.name})
@@ -65,15 +65,15 @@ def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
     frames: give it as `time_step`, or the one that fits positions and velocities best is taken.
     """
     order = {"train": 0, "valid": 1, "test": 2}
-    found = sorted(
+    locations = sorted(
         path.glob("loc_*.npy"),
         key=lambda p: (next((k for s, k in order.items() if s in p.name), 3), p.name),
     )
-    if not found:
+    if not locations:
         raise InputError(f"{path}: holds neither a data set of this package nor loc_*.npy files.")
 
     def joined(kind: str) -> Any:
-        files = [p.with_name(p.name.replace("loc_", f"{kind}_", 1)) for p in found]
+        files = [p.with_name(p.name.replace("loc_", f"{kind}_", 1)) for p in locations]
         there = [f for f in files if os.path.lexists(f)]
         if not there:
             return None
@@ -100,7 +100,7 @@ def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
     return Trajectories.from_arrays(
         x,
         None if v is None else v.swapaxes(2, 3),
-        times=None if time_step is None else spacing(time_step) * np.arange(x.shape[1]),
+        times=None if time_step is None else check_time_step(time_step) * np.arange(x.shape[1]),
         attributes=attributes,
         meta={"source": path.name},
     )

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from spacetime_en._util.errors import require
-from spacetime_en.data.readers.apart import read_apart
+from spacetime_en.data.readers.sandbox import read_sandboxed
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.data.valid import spacing
+from spacetime_en.data.valid import check_time_step
 
 # By the ending, and not by what ASE makes of the contents: other formats of ASE look for further
 # files (POTCAR), or for databases.
@@ -31,14 +31,14 @@ def read_ase(path: Path, time_step: float | None = None) -> Trajectories:
     """
     require("ase", "ase")
     units = require("ase.units", "ase")
-    times = None if time_step is None else spacing(time_step) * units.fs
-    found, _ = read_apart("atoms", path, format=FORMATS[path.suffix.lower()])
-    x = found["x"]
+    times = None if time_step is None else check_time_step(time_step) * units.fs
+    arrays, _ = read_sandboxed("atoms", path, format=FORMATS[path.suffix.lower()])
+    x = arrays["x"]
     return Trajectories.from_arrays(
         x,
-        found.get("v"),
+        arrays.get("v"),
         times=None if times is None else times * np.arange(len(x)),
-        attributes={name: found[name] for name in ("mass", "atomic_number")},
-        box=found.get("box"),
+        attributes={name: arrays[name] for name in ("mass", "atomic_number")},
+        box=arrays.get("box"),
         meta={"source": path.name, "length_unit": "Å", "time_unit": "Å sqrt(u/eV)"},
     )

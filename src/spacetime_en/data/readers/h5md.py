@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from spacetime_en._util.errors import require
-from spacetime_en.data.readers.apart import read_apart
+from spacetime_en.data.readers.sandbox import read_sandboxed
 from spacetime_en.data.trajectories import Trajectories
 
 
@@ -15,6 +15,6 @@ def read_h5md(path: Path, group: str | None = None) -> Trajectories:
         group: below ``/particles``; None: the only one.
     """
     require("h5py", "h5md")
-    found, units = read_apart("h5md", path, group=group)
-    named = {name: found.pop(name, None) for name in ("x", "v", "times", "box")}
-    return Trajectories.from_arrays(**named, attributes=found, meta={"source": path.name, **units})
+    arrays, units = read_sandboxed("h5md", path, group=group)
+    named = {name: arrays.pop(name, None) for name in ("x", "v", "times", "box")}
+    return Trajectories.from_arrays(**named, attributes=arrays, meta={"source": path.name, **units})

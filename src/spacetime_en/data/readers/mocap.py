@@ -1,8 +1,8 @@
 """Motion capture in Acclaim's ASF/AMC format, as the CMU database has it.
 
 A skeleton (``.asf``) is a tree of bones, each with a direction, a length and the frame of its own
-angles; a motion (``.amc``) has, frame by frame, the root's place and the angles of every joint.
-Forward kinematics makes positions of them: with C the rotation of a bone's frame and R that of its
+angles; a motion (``.amc``) has for every frame the root's position and the angles of all joints.
+angles; a motion (``.amc``) has for each frame the root's position and the angles of all joints.
 angles, a bone turns by M = M_parent C R C^-1 and ends at x = x_parent + length M direction.
 """
 
@@ -99,14 +99,14 @@ class Skeleton:
 
     def _from_the_root(self) -> Iterator[str]:
         """Every bone after its parent."""
-        known, left = {"root"}, list(self.bones)
+        placed, left = {"root"}, list(self.bones)
         while left:
-            ready = [name for name in left if self.parents.get(name) in known]
+            ready = [name for name in left if self.parents.get(name) in placed]
             if not ready:
                 raise InputError(f"hierarchy: {left[0]} does not hang on the root.")
             yield from ready
-            known |= set(ready)
-            left = [name for name in left if name not in known]
+            placed |= set(ready)
+            left = [name for name in left if name not in placed]
 
 
 def rotation(x: Floats, y: Floats, z: Floats) -> Floats:
@@ -174,7 +174,7 @@ def parse_asf(text: str, where: str = "asf") -> Skeleton:
 
 def parse_amc(text: str, where: str = "amc") -> dict[str, Floats]:
     """The numbers of every joint in the text of an ``.amc`` file, by name, each (T, k)."""
-    found: dict[str, list[list[float]]] = {}
+    rows_of: dict[str, list[list[float]]] = {}
     frames = 0
     try:
         for line in text.splitlines():
@@ -186,14 +186,14 @@ def parse_amc(text: str, where: str = "amc") -> dict[str, Floats]:
             if len(words) == 1:
                 frames += int(words[0]) > 0  # the number of the next frame
                 continue
-            found.setdefault(words[0], []).append([float(w) for w in words[1:]])
-        motion = {name: np.array(rows) for name, rows in found.items()}
+            rows_of.setdefault(words[0], []).append([float(w) for w in words[1:]])
+        motion = {name: np.array(values) for name, values in rows_of.items()}
     except ValueError as error:
         raise InputError(f"{where}: is no AMC motion ({reason(error)}).") from None
     if (
         frames == 0
         or "root" not in motion
-        or any(rows.shape != (frames, rows.shape[-1]) for rows in motion.values())
+        or any(values.shape != (frames, values.shape[-1]) for values in motion.values())
     ):
         raise InputError(f"{where}: is no AMC motion, or cut off: frames of different joints.")
     return motion
@@ -236,12 +236,12 @@ class MotionFiles:
         """The skeleton of a trial: that of its subject, or the only one beside it, or of all."""
         subject, folder = trial.rsplit("_", 1)[0], PurePosixPath(self._file(trial)).parent
         every = [PurePosixPath(name) for name in self._read if name.endswith(".asf")]
-        own = [path for path in every if path.stem == subject]
-        among = own or every
-        for found in ([path for path in among if path.parent == folder], among):
-            if len(found) == 1:
-                return parse_asf(self._read[str(found[0])](), f"{self.path}/{found[0]}")
-        what = "several skeletons" if own else "no skeleton"
+        of_subject = [path for path in every if path.stem == subject]
+        eligible = of_subject or every
+        for candidates in ([path for path in eligible if path.parent == folder], eligible):
+            if len(candidates) == 1:
+                return parse_asf(self._read[str(candidates[0])](), f"{self.path}/{candidates[0]}")
+        what = "several skeletons" if of_subject else "no skeleton"
         raise InputError(f"{self.path}: {what} for the trial {trial}; expected one {subject}.asf.")
 
     def _file(self, trial: str) -> str:
@@ -295,8 +295,8 @@ def joint_attributes(skeleton: Skeleton, num: int) -> dict[str, Any]:
     bones = np.zeros((len(joints), len(joints)))
     for child, parent in skeleton.edges:
         bones[child, parent] = bones[parent, child] = 1.0
-    own = {f"is_{name}": row for name, row in zip(joints, np.eye(len(joints)), strict=True)}
-    return own | {"bone": np.broadcast_to(bones, (num, *bones.shape))}
+    identity = {f"is_{name}": row for name, row in zip(joints, np.eye(len(joints)), strict=True)}
+    return identity | {"bone": np.broadcast_to(bones, (num, *bones.shape))}
 
 
 def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:
@@ -338,15 +338,15 @@ def _text(file: Path) -> str:
 
 def _sections(text: str) -> dict[str, list[str]]:
     """The lines below each ``:keyword`` of an ASF file, without comments."""
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
         line = line.partition("#")[0].strip()
         if line.startswith(":"):
-            lines = found.setdefault(line[1:].partition(" ")[0].lower(), [])
+            lines = sections.setdefault(line[1:].partition(" ")[0].lower(), [])
         elif line:
             lines.append(line)
-    return found
+    return sections
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:

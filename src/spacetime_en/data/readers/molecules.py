@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from spacetime_en._util.errors import InputError, require
-from spacetime_en.data.readers.apart import read_apart
+from spacetime_en.data.readers.sandbox import read_sandboxed
 from spacetime_en.data.trajectories import Trajectories
 
 FORMATS = {".dcd": "DCD", ".xtc": "XTC", ".trr": "TRR", ".nc": "NCDF", ".ncdf": "NCDF"}
@@ -41,7 +41,7 @@ def read_mdanalysis(
     if named.suffix.lower() not in TOPOLOGIES or not named.exists():
         what = "there is no such file" if not named.exists() else "no reader for it"
         raise InputError(f"topology: {named}: {what}; known are {', '.join(sorted(TOPOLOGIES))}.")
-    found, _ = read_apart(
+    arrays, _ = read_sandboxed(
         "molecules",
         path,
         topology=named,
@@ -50,17 +50,17 @@ def read_mdanalysis(
         topology_format=TOPOLOGIES[named.suffix.lower()],
     )
     return Trajectories.from_arrays(
-        found["x"],
-        found.get("v"),
-        times=found["times"],
-        attributes={"mass": found["mass"]} if "mass" in found else {},
-        box=found.get("box"),
+        arrays["x"],
+        arrays.get("v"),
+        times=arrays["times"],
+        attributes={"mass": arrays["mass"]} if "mass" in arrays else {},
+        box=arrays.get("box"),
         meta={
             "source": path.name,
             "select": select,
             "length_unit": "Å",
             "time_unit": "ps",
             # At constant pressure the cell breathes; its mean stands for all frames.
-            "box": "mean over the frames" if "box" in found else None,
+            "box": "mean over the frames" if "box" in arrays else None,
         },
     )

@@ -1,4 +1,4 @@
-"""How well a simulation keeps what physics keeps: energy, momentum, angular momentum."""
+"""The drift of conserved quantities: energy, momentum, angular momentum."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,8 +29,8 @@ def drift_between(
 
     Returns: for each quantity the relative change of every system, (num,).
     """
-    known = {name: np.asarray(a) for name, a in attributes.items()}
-    first, last = (_invariants(system, *states, known) for states in (start, end))
+    arrays = {name: np.asarray(a) for name, a in attributes.items()}
+    first, last = (_invariants(system, *states, arrays) for states in (start, end))
     report = {}
     for name, (value, scale) in first.items():
         change = np.abs(last[name][0] - value)

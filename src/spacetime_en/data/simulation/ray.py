@@ -9,10 +9,10 @@ from spacetime_en._util.errors import require
 from spacetime_en.data.shards import find_shards
 
 if TYPE_CHECKING:
-    from spacetime_en.data.simulation.simulator import Progress, _Run
+    from spacetime_en.data.simulation.simulator import Progress, _Simulation
 
 
-def write_shards(run: _Run, folder: Path, count: int, progress: Progress | None) -> None:
+def write_shards(run: _Simulation, folder: Path, count: int, progress: Progress | None) -> None:
     """Write all shards, each as one Ray task; `folder` must be seen by every worker.
 
     Joins the cluster that RAY_ADDRESS or ``ray start`` gives, else starts Ray on this machine.
@@ -38,7 +38,7 @@ def write_shards(run: _Run, folder: Path, count: int, progress: Progress | None)
             ray.shutdown()
 
 
-def _write(run: _Run, folder: str, i: int, n: int) -> int:
+def _write(run: _Simulation, folder: str, i: int, n: int) -> int:
     import numba
 
     numba.set_num_threads(1)  # Ray counts one core a task

@@ -1,4 +1,4 @@
-"""Make trajectories: every one from its own random stream, in any number of pieces."""
+"""Simulate trajectories, each from its own random stream, in any number of shards."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def simulate(
     Returns: the trajectories; with `out`, mapped from disk (none, as long as other shards are
         missing).
     """
-    found = find_system(system)
+    chosen = find_system(system)
     frames = _frames(steps, save)
     if not 0 <= seed < 1 << 64:
         raise InputError(f"seed: expected a whole number, at least 0, found {shortened(seed)}.")
@@ -88,7 +88,7 @@ def simulate(
         raise InputError(
             f"shard: expected i/n with 0 <= i < n <= num, found {shard[0]}/{shard[1]}."
         )
-    run = _Run(found, num, nodes, dims, frames, seed, scheme)
+    run = _Simulation(chosen, num, nodes, dims, frames, seed, scheme)
     run.check_size(shard or (0, 1), None if out is None else Path(out))
     if out is None:
         if engine == "ray":
@@ -138,7 +138,7 @@ def _frames(steps: int | None, save: Sequence[int] | None) -> NDArray[np.int64]:
     return frames
 
 
-class _Run:
+class _Simulation:
     """One simulation, cut into parts."""
 
     def __init__(
@@ -327,7 +327,7 @@ def integrate(
     )
     if not (np.isfinite(x_out).all() and np.isfinite(v_out).all()):
         raise InputError(
-            f"simulate: a trajectory of {system.name!r} left the numbers; use smaller steps, "
+            f"simulate: a trajectory of {system.name!r} overflowed; use smaller steps, "
             "a softer law, or scheme 'adaptive'."
         )
     return x_out, v_out

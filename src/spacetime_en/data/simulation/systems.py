@@ -1,4 +1,4 @@
-"""The physical systems that can be simulated: what pushes whom, and how they start.
+"""The physical systems that can be simulated: force laws and initial conditions.
 
 A system of your own takes a few lines::
 

@@ -33,7 +33,7 @@ def show(report: dict[str, Any], terminal: Terminal) -> None:
         groups = report["calibration"]
         names = {0: "most certain nodes", len(groups) - 1: "least certain nodes"}
         table = [
-            [names.get(i, ""), f"{row['said']:.3g}", f"{row['found']:.3g}"]
+            [names.get(i, ""), f"{row['predicted']:.3g}", f"{row['actual']:.3g}"]
             for i, row in enumerate(groups)
         ]
         terminal.table(("RMSE of a coordinate", "predicted", "actual"), table)

@@ -51,11 +51,11 @@ def read(path: str, format: str) -> tuple[dict[str, Any], dict[str, str]]:
         sys.exit("some frames are periodic and some are not")
     if periodic and any(not np.allclose(atoms.cell, first.cell) for atoms in frames):
         sys.exit("the cell changes from frame to frame; it must stay the same")
-    found = {
+    arrays = {
         "x": np.stack([atoms.get_positions() for atoms in frames]),
         "mass": first.get_masses(),
         "atomic_number": first.get_atomic_numbers(),
     }
     if all(atoms.has("momenta") for atoms in frames):
-        found["v"] = np.stack([atoms.get_velocities() for atoms in frames])
-    return found | ({"box": np.array(first.cell)} if periodic else {}), {}
+        arrays["v"] = np.stack([atoms.get_velocities() for atoms in frames])
+    return arrays | ({"box": np.array(first.cell)} if periodic else {}), {}

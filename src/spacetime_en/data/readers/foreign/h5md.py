@@ -28,24 +28,24 @@ def read(path: str, group: str | None) -> tuple[dict[str, Any], dict[str, str]]:
             sys.exit(f"has the groups {groups.names}; choose one with group=")
         particles = groups.inside(groups.names[0] if group is None else group)
         position = particles.inside("position")
-        found = {"x": position.numbers("value")}
-        if found["x"].ndim != 3:
-            sys.exit(f"expected positions (T, N, n), found shape {found['x'].shape}")
+        arrays = {"x": position.numbers("value")}
+        if arrays["x"].ndim != 3:
+            sys.exit(f"expected positions (T, N, n), found shape {arrays['x'].shape}")
         if "velocity" in particles:
-            found["v"] = particles.varying("velocity")
-        known = [name for name in ("mass", "charge", "species") if name in particles]
-        found |= {name: particles.constant(name) for name in known}
+            arrays["v"] = particles.varying("velocity")
+        constants = [name for name in ("mass", "charge", "species") if name in particles]
+        arrays |= {name: particles.constant(name) for name in constants}
         if "id" in particles:
-            _sort(found, particles.varying("id"), known)
+            _sort(arrays, particles.varying("id"), constants)
         if "time" in position:
             times = position.numbers("time")  # or the one step between them
-            found["times"] = times * np.arange(len(found["x"])) if times.ndim == 0 else times
+            arrays["times"] = times * np.arange(len(arrays["x"])) if times.ndim == 0 else times
         box = particles.inside("box") if "box" in particles else None
         if box is not None and _is_periodic(box):
-            found["box"] = box.constant("edges")
+            arrays["box"] = box.constant("edges")
         units = {"length_unit": "value", "time_unit": "time"}
         words = {unit: position.words("unit", of=name) for unit, name in units.items()}
-        return found, {unit: several[0] for unit, several in words.items() if several}
+        return arrays, {unit: several[0] for unit, several in words.items() if several}
 
 
 class Group:
@@ -131,9 +131,9 @@ def _is_periodic(box: Group) -> bool:
     return True
 
 
-def _sort(found: dict[str, Any], ids: NDArray[Any], known: list[str]) -> None:
+def _sort(arrays: dict[str, Any], ids: NDArray[Any], constants: list[str]) -> None:
     """Put the particles in one order, if frames list them in several."""
-    shape = found["x"].shape[:2]
+    shape = arrays["x"].shape[:2]
     if ids.shape not in (shape, shape[1:]):
         sys.exit(f"id: expected shape {shape}, found {ids.shape}")
     ids = np.broadcast_to(ids, shape)
@@ -143,12 +143,12 @@ def _sort(found: dict[str, Any], ids: NDArray[Any], known: list[str]) -> None:
     in_order = np.take_along_axis(ids, order, axis=1)
     if (in_order != in_order[:1]).any() or (np.diff(in_order[0]) == 0).any():
         sys.exit("id: the particles change from frame to frame, or share an id")
-    for name in known:
-        if (found[name] != found[name].ravel()[:1]).any():
+    for name in constants:
+        if (arrays[name] != arrays[name].ravel()[:1]).any():
             sys.exit(
                 "frames list the particles in different orders, so that nobody knows whose "
                 f"{name} is whose; write all frames in one order"
             )
     for name in ("x", "v"):
-        if name in found:
-            found[name] = np.take_along_axis(found[name], order[..., None], axis=1)
+        if name in arrays:
+            arrays[name] = np.take_along_axis(arrays[name], order[..., None], axis=1)

@@ -25,15 +25,15 @@ def read(
         cells.append(step.triclinic_dimensions)
     if not x:
         sys.exit("holds no frame")
-    found = {"x": np.stack(x), "times": np.array(times)}
+    arrays = {"x": np.stack(x), "times": np.array(times)}
     if all(part is not None for part in v):
-        found["v"] = np.stack(v)
+        arrays["v"] = np.stack(v)
     if not (np.diff(times) > 0).all():  # some files have no times
-        found["times"] = float(universe.trajectory.dt) * np.arange(len(x))
+        arrays["times"] = float(universe.trajectory.dt) * np.arange(len(x))
     if hasattr(atoms, "masses"):
-        found["mass"] = atoms.masses
+        arrays["mass"] = atoms.masses
     if all(cell is not None and np.any(cell) for cell in cells):
-        found["box"] = np.mean(cells, axis=0)
-        if not np.linalg.det(found["box"]) > 0:
+        arrays["box"] = np.mean(cells, axis=0)
+        if not np.linalg.det(arrays["box"]) > 0:
             sys.exit("the cell is periodic in some directions only, which cannot be kept")
-    return found, {}
+    return arrays, {}

@@ -1,8 +1,8 @@
-"""Files that other packages read, in a process of its own with limits of memory and time.
+"""Read files with other packages, in a process of its own with limits on memory and time.
 
-The readers of h5py, ASE and MDAnalysis were made for files of friends: they take memory for what a
-header claims, read on behind the end of a file, keep notes beside it, or crash. Whatever happens
-there, this process gets arrays or one sentence.
+The readers of h5py, ASE and MDAnalysis were made for trusted files: they allocate whatever a header
+claims, read past the end of a file, write caches beside it, or crash. Whatever happens there, this
+process gets arrays or one error message.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from spacetime_en.data.readers.foreign import program
 SECONDS, SECONDS_PER_MB = 20, 20  # of computing; the slowest of the readers takes one for a MB
 
 
-def read_apart(
+def read_sandboxed(
     module: str, path: Path, **options: Any
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The arrays and texts that a reader finds in a file, by name.
+    """Run a reader on a file, and return its arrays and texts, by name.
 
     Args:
-        module: the name of one in :mod:`foreign`.
+        module: the name of a module in :mod:`foreign`.
         path: the file.
         options: of its function; values of type Path are files, too.
     """
