@@ -82,14 +82,10 @@ def make_panels(results: Results) -> list[Panel]:
 
 def _against(results: Results, data: dict[int, Data], panel: Panel) -> Panel:
     """The mean test error of each model on each task, for the first seed."""
-    by_model: dict[str, dict[int, Result]] = {
-        model: {
-            at: result
-            for at, where in data.items()
-            if (result := results.tested(where, model)) is not None
-        }
-        for model in BASELINES
-    }
+    by_model: dict[str, dict[int, Result]] = {model: {} for model in BASELINES}
+    for model, tested in by_model.items():
+        tries = ((at, results.tested(where, model)) for at, where in data.items())
+        tested |= {at: result for at, result in tries if result is not None}
     lines = [(MODELS[model].label, "model", tested) for model, tested in by_model.items()]
     # Every result has the trivial forecasts' errors on its task: any of them will do.
     anyones = {at: result for tested in by_model.values() for at, result in sorted(tested.items())}
