@@ -56,25 +56,14 @@ class Panel:
 
 def make_panels(results: Results) -> list[Panel]:
     """All figures for which there are results."""
+    mse = "position MSE"
+    sizes = Panel("mse_vs_n", "Test error against N, one seed", "particles N", mse, [])
+    title, x = "Test error against the horizon, N = 5", "horizon H, steps"
+    horizons = Panel("error_vs_horizon", title, x, mse, [], log_x=True)
     panels = [
-        _against(
-            results,
-            {n: Data(n) for n in SIZES},
-            Panel("mse_vs_n", "Test error against N, one seed", "particles N", "position MSE", []),
-        ),
+        _against(results, {n: Data(n) for n in SIZES}, sizes),
         _parameters(),
-        _against(
-            results,
-            {h: Data(steps_ahead=h) for h in HORIZONS},
-            Panel(
-                "error_vs_horizon",
-                "Test error against the horizon, N = 5",
-                "horizon H, steps",
-                "position MSE",
-                [],
-                log_x=True,
-            ),
-        ),
+        _against(results, {h: Data(steps_ahead=h) for h in HORIZONS}, horizons),
         _learning(results),
     ]
     return [panel for panel in panels if panel.curves]

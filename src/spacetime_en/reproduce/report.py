@@ -105,7 +105,7 @@ def _facts(results: Results) -> dict[str, str]:
     train, val, test = scale.counts(5)
     seconds = sum(result.get("training", {}).get("seconds", 0.0) for result in finished)
     return {
-        "Commands": every(_command),
+        "Commands": every(lambda result: f"spacetime {' '.join(result['environment']['command'])}"),
         "Done": f"{len(done)} of {len(planned)} experiments, {len(audited)} of {len(audit)} of "
         f"the audit's; {seconds / 3600:.1f} hours of training in all",
         "Data": f"charged particles; at N = 5 {train:,} trajectories for training, {val:,} for "
@@ -122,10 +122,6 @@ def _facts(results: Results) -> dict[str, str]:
         "Versions": every(_versions),
         "Machine": every(_machine),
     }
-
-
-def _command(result: Result) -> str:
-    return "spacetime " + " ".join(result["environment"]["command"])
 
 
 def _versions(result: Result) -> str:

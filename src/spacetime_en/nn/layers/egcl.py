@@ -227,7 +227,8 @@ class EGNN(nn.Module):
         ]
 
         def run(first: int, *piece: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return self._at_once(frames.graphs(first, first + len(piece[0])), *piece)
+            numbers = torch.arange(first, first + len(piece[0]), device=piece[0].device)
+            return self._at_once(frames.select(numbers), *piece)
 
         outputs = by_pieces(run, cuts, rows, tuple(self.parameters()))
         h, x, v = (t.view(B, L, *t.shape[2:]) for t in outputs)
