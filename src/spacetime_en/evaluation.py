@@ -121,8 +121,7 @@ def evaluate(
     for name, trivial in TRIVIAL_FORECASTS.items():
         by_name[name], _ = measure_errors(trivial(), windows, batch_size)
     sample, _ = windows[: min(len(windows), 16)]
-    parameter = next(model.parameters(), None)
-    sample = sample if parameter is None else sample.to(parameter.device, parameter.dtype)
+    sample = _as_the_model(model, sample)
     # Translations on the scale of the data: one of 1000 means nothing to data in micrometres.
     extent = max(1.0, float(sample.x.abs().max()))
     report: dict[str, Any] = {
@@ -196,11 +195,13 @@ def _forecasts(
 
 def forecast_in_double(model: Forecaster, graph: SpacetimeGraph) -> Forecast:
     """A model's forecast, computed on its own device and dtype, returned on the CPU in double."""
-    parameter = next(model.parameters(), None)
-    if parameter is not None:
-        graph = graph.to(parameter.device, parameter.dtype)
     with torch.no_grad():
-        return model.eval()(graph).to(torch.device("cpu"), torch.float64)
+        return model.eval()(_as_the_model(model, graph)).to(torch.device("cpu"), torch.float64)
+
+
+def _as_the_model(model: Forecaster, graph: SpacetimeGraph) -> SpacetimeGraph:
+    parameter = next(model.parameters(), None)
+    return graph if parameter is None else graph.to(parameter.device, parameter.dtype)
 
 
 def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:

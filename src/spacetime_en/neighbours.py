@@ -47,8 +47,7 @@ def radius_neighbours(
             f"radius: in a box it is at most half the smallest height, {clouds.reach:g}, or two "
             f"images of a node could be neighbours; found {radius:g}."
         )
-    counts = clouds.counts(radius)
-    K = int(counts.max(initial=0))
+    K = int(clouds.counts(radius).max(initial=0))
     return clouds.lists(radius, K if most is None else min(K, most))
 
 
@@ -94,16 +93,11 @@ def connect(
         raise InputError("connect: give either a radius or k.")
     B, _, N, _ = graph.x.shape
     if per_frame:
-        x = (
-            graph.x
-            if graph.observed is None
-            else graph.x.masked_fill(~graph.observed[..., None], 0)
-        )
-        mask = graph.observed
+        x, mask = graph.x, graph.observed
     else:
         x = graph.x[torch.arange(B, device=graph.x.device), graph.last_frame]
         mask = graph.node_mask
-        x = x if mask is None else x.masked_fill(~mask[..., None], 0)
+    x = x if mask is None else x.masked_fill(~mask[..., None], 0)
     if radius is not None:
         lists = radius_neighbours(x, radius, box=graph.box, node_mask=mask)
     else:
@@ -230,9 +224,7 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
                 for i in range(N):
                     place[i, d] = (x[f, i, d] - low) * scale if exists[f, i] else 0.0
         # Nodes in the order of their cells: start[c] to start[c + 1] are those of cell c.
-        total = 1
-        for d in range(n):
-            total *= size[d]
+        total = size.prod()
         cell_of = np.empty(N, dtype=np.int64)
         start = np.zeros(total + 1, dtype=np.int64)
         for i in range(N):

@@ -62,13 +62,12 @@ def _graph(data: Data, complete: bool) -> SpacetimeGraph:
         if attr is not None and attr.ndim == 1:
             attr = attr[:, None]
         index, rows = neighbours_from_edge_index(data.edge_index, pos.shape[0], attr)
-        if complete:
-            if attr is not None:
-                source, target = data.edge_index
-                rows = attr.new_zeros(pos.shape[0], pos.shape[0], attr.shape[-1])
-                rows[target, source] = attr
-        else:
+        if not complete:
             fields["neighbours"] = index
+        elif attr is not None:
+            source, target = data.edge_index
+            rows = attr.new_zeros(pos.shape[0], pos.shape[0], attr.shape[-1])
+            rows[target, source] = attr
         if rows is not None:
             fields["edge_attr"] = rows[None]
     for name, field in (("time", "times"), ("horizon", "horizon"), ("cell", "box"), ("up", "up")):

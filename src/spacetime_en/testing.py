@@ -78,15 +78,9 @@ def rotation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> flo
     generator = torch.Generator().manual_seed(seed)
     n = graph.x.shape[-1]
     here = _call(model, graph)
-    return _worst(
-        *(
-            _error(_call(model, graph.rotate(q)), here.rotate(q), graph.node_mask)
-            for q in (
-                geometry.random_rotation(n, generator),
-                geometry.random_reflection(n, generator),
-            )
-        )
-    )
+    turns = geometry.random_rotation(n, generator), geometry.random_reflection(n, generator)
+    pairs = ((_call(model, graph.rotate(q)), here.rotate(q)) for q in turns)
+    return _worst(*(_error(there, turned, graph.node_mask) for there, turned in pairs))
 
 
 def permutation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> float:
@@ -119,11 +113,9 @@ def assert_equivariant(
         seed: of the random group elements.
         max_translation: the largest component of a translation.
     """
-    assert_translation_equivariant(
-        model, graph, tolerance=tolerance, seed=seed, max_translation=max_translation
-    )
-    assert_rotation_equivariant(model, graph, tolerance=tolerance, seed=seed)
-    assert_permutation_equivariant(model, graph, tolerance=tolerance, seed=seed)
+    errors = equivariance_errors(model, graph, seed=seed, max_translation=max_translation)
+    for what, error in errors._asdict().items():
+        _assert_small(what, error, graph, tolerance)
 
 
 def assert_translation_equivariant(
@@ -161,9 +153,8 @@ def assert_padding_invariant(
     The batch also holds graphs with one more node and one more frame, so that masks are in use and
     a leak from graph to graph shows.
     """
-    larger = _one_larger(graph)
     with _without_dropout(model):
-        batch = _call(model, collate([graph, larger]))
+        batch = _call(model, collate([graph, _one_larger(graph)]))
         alone = _call(model, graph)
     N = graph.x.shape[2]
     inside = Forecast(batch.x[: len(graph), :N], batch.v[: len(graph), :N])
@@ -175,13 +166,10 @@ def _one_larger(graph: SpacetimeGraph) -> SpacetimeGraph:
     _, L, N, _ = graph.x.shape
     nodes, frames = [*range(N), N - 1], [*range(L), L - 1]
     fields = dict(graph.fields())
-    for name in ("x", "v", "features"):
-        if name in fields:
-            fields[name] = fields[name][:, frames][:, :, nodes]
-    for name in ("neighbours", "edge_attr"):
-        if name in fields:
-            value = fields[name][:, :, nodes]
-            fields[name] = value if value.shape[1] == 1 else value[:, frames]
+    for name in fields.keys() & {"x", "v", "features", "neighbours", "edge_attr"}:
+        value = fields[name][:, :, nodes]
+        serves_all = value.shape[1] == 1 and name in ("neighbours", "edge_attr")
+        fields[name] = value if serves_all else value[:, frames]
     if graph.neighbours is None and "edge_attr" in fields:
         fields["edge_attr"] = fields["edge_attr"][:, :, :, nodes]
     if "node_mask" in fields:

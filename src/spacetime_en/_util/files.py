@@ -14,7 +14,7 @@ import shutil
 import socket
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -46,12 +46,13 @@ def create_atomically(target: Path) -> Iterator[Path]:
     """
     refuse_existing(target)
     make_folder(target.parent)
-    for name in _being_written(target.parent):
-        target_hash, host, pid = _parse(name)
+    _sweep(target.parent)
+    for writing in filter(None, map(_NAMED.fullmatch, os.listdir(target.parent))):
+        target_hash, host, pid = writing.groups()
         if target_hash == _hash(target):
             raise InputError(
                 f"{target}: another process (number {pid} on {host}) is writing it; wait for it, "
-                f"or, if that process has ended, delete {target.parent / name}."
+                f"or, if that process has ended, delete {target.parent / writing[0]}."
             )
     with _beside(target) as temporary:
         yield temporary
@@ -170,39 +171,23 @@ def _hash(target: Path) -> str:
     return f"{zlib.crc32(os.fsencode(target.name)):08x}"
 
 
-def _parse(name: str) -> tuple[str, str, int]:
-    match = _NAMED.fullmatch(name)
-    assert match is not None
-    return match[1], match[2], int(match[3])
-
-
 def _lock_file(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
-
-
-def _being_written(parent: Path) -> list[str]:
-    """The names of temporary folders that are still being written, as far as can be known."""
-    _sweep(parent)
-    return [name for name in os.listdir(parent) if _NAMED.fullmatch(name)]
 
 
 def _sweep(parent: Path) -> None:
     """Delete the temporary folders of this machine's killed processes."""
     for name in {entry.removesuffix(".lock") for entry in os.listdir(parent)}:
-        if _NAMED.fullmatch(name) and _parse(name)[1] == socket.gethostname():
-            _delete_if_abandoned(parent / name)
-
-
-def _delete_if_abandoned(folder: Path) -> None:
-    lock = _lock_file(folder)
-    if not folder.exists() and process_exists(_parse(folder.name)[2]):
-        return  # about to be created
-    try:
-        with FileLock(lock).acquire(blocking=False):
+        match, folder = _NAMED.fullmatch(name), parent / name
+        if match is None or match[2] != socket.gethostname():
+            continue
+        if not folder.exists() and process_exists(int(match[3])):
+            continue  # about to be created
+        lock = _lock_file(folder)
+        # (Errors: it is in use, or not ours to delete.)
+        with suppress(Timeout, OSError), FileLock(lock).acquire(blocking=False):
             shutil.rmtree(folder, ignore_errors=True)
             lock.unlink(missing_ok=True)
-    except (Timeout, OSError):
-        return  # in use, or not ours to delete
 
 
 def process_exists(pid: int) -> bool:

@@ -8,10 +8,18 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TimeRemainingColumn,
 )
 
 from spacetime_en._util.terminal import Terminal, text_column
+
+
+def bars(console: Terminal, *columns: ProgressColumn) -> Progress:
+    """Progress bars that are removed when done, and drawn only on a terminal."""
+    disable = not console.is_terminal
+    name = text_column("{task.description}")
+    return Progress(name, *columns, console=console, transient=True, disable=disable)
 
 
 @contextmanager
@@ -20,15 +28,8 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     Yields: a function to call with the number of items finished since the last call.
     """
-    columns = (text_column("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Terminal(stderr=True)
-    with Progress(
-        *columns,
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with bars(Terminal(stderr=True), *columns) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.advance(task, done)
 

@@ -218,12 +218,16 @@ def argument(name: str, value: Any, kind: Any) -> Any:
             value = value.item()
         elif isinstance(value, list | tuple):
             value = [one.item() if isinstance(one, np.generic) else one for one in value]
-        elif hasattr(value, "tolist") and any(_is_list(one) for one in plain):
+        elif hasattr(value, "tolist") and any(
+            get_origin(k) in (list, tuple, Sequence) for k in plain
+        ):
             with suppress(Exception):  # (of a tensor without numbers)
                 value = value.tolist()
         if not plain or not isinstance(value, _PLAIN):
             words = " or ".join(word for one in kinds for word in _words(one, _NO_BOUNDS))
-            raise InputError(f"{name}: expected {words}, found {_found(value)}.")
+            is_plain = isinstance(value, _PLAIN)
+            found = shortened(value) if is_plain else f"a {type(value).__name__}"
+            raise InputError(f"{name}: expected {words}, found {found}.")
         return typed(value, Union[tuple(plain)], name)  # noqa: UP007
     return value
 
@@ -261,10 +265,6 @@ def _is_class(kind: Any) -> bool:
     """Whether a type is a class other than those of plain values."""
     base = get_origin(kind) or kind
     return isinstance(base, type) and base not in (*_PLAIN, Any, Annotated)
-
-
-def _is_list(kind: Any) -> bool:
-    return get_origin(kind) in (list, tuple, Sequence)
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -311,6 +311,17 @@ def _parts(kind: Any, bounds: msgspec.Meta = _NO_BOUNDS) -> Parts:
         yield kind, bounds
 
 
+_WORDS: dict[Any, str] = {
+    str: "text",
+    os.PathLike: "a path",
+    Callable: "a function",
+    bool: "true or false",
+    None: "None",
+    NoneType: "None",
+    dict: "named entries",
+}
+
+
 def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
     """A type in the words of an error message."""
     if get_origin(kind) is Literal:
@@ -326,18 +337,9 @@ def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
         if bounds.ge == LEAST:
             return ["a positive number"]
         return ["a number, at least 0" if bounds.ge == 0 else "a number"]
-    if kind is str:
-        return ["text"]
-    if (get_origin(kind) or kind) is os.PathLike:
-        return ["a path"]
-    if (get_origin(kind) or kind) is Callable:
-        return ["a function"]
-    if kind is bool:
-        return ["true or false"]
-    if kind in (None, NoneType):
-        return ["None"]
-    if dataclasses.is_dataclass(kind) or (get_origin(kind) or kind) is dict:
-        return ["named entries"]
+    base = dict if dataclasses.is_dataclass(kind) else get_origin(kind) or kind
+    if base in _WORDS:
+        return [_WORDS[base]]
     if get_origin(kind) is tuple and ... not in get_args(kind):
         return [f"a list of {len(get_args(kind))}"]
     return ["a list" if get_origin(kind) else getattr(kind, "__name__", str(kind))]
@@ -364,11 +366,6 @@ def check_name(name: Any, where: str) -> str:
             f"{LONGEST_NAME}."
         )
     return name
-
-
-def _found(value: Any) -> str:
-    """A plain value, or else the name of its class."""
-    return shortened(value) if isinstance(value, _PLAIN) else f"a {type(value).__name__}"
 
 
 def shortened(value: Any, most: int = 60) -> str:

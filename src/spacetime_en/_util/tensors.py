@@ -82,8 +82,8 @@ def register_pytree(cls: type[T]) -> type[T]:
         return list(fields.values()), list(fields)
 
     def flatten_with_keys(obj: Any) -> tuple[list[Any], list[str]]:
-        fields = obj.fields()
-        return [(pytree.GetAttrKey(name), t) for name, t in fields.items()], list(fields)
+        tensors, names = flatten(obj)
+        return list(zip(map(pytree.GetAttrKey, names), tensors, strict=True)), names
 
     pytree.register_pytree_node(
         cls,

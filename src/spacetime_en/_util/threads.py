@@ -36,7 +36,9 @@ def share(pieces: Sequence[T], work: Callable[[Iterator[T]], None]) -> None:
         work(_take(remaining))
         return
     pool = _pool(threads, _flushes_denormals())
-    running = [pool.submit(_in_inference_mode, work, _take(remaining)) for _ in pieces[:threads]]
+    # In inference mode tensors of a caller in that mode can be written to, too.
+    in_mode = torch.inference_mode()(work)
+    running = [pool.submit(in_mode, _take(remaining)) for _ in pieces[:threads]]
     try:
         wait(running, return_when=FIRST_EXCEPTION)
     finally:
@@ -90,12 +92,6 @@ def _take(remaining: deque[T]) -> Iterator[T]:
     with contextlib.suppress(IndexError):
         while True:
             yield remaining.popleft()
-
-
-def _in_inference_mode(work: Callable[[Iterator[T]], None], pieces: Iterator[T]) -> None:
-    """Work in inference mode, in which tensors of a caller in that mode can be written to, too."""
-    with torch.inference_mode():
-        work(pieces)
 
 
 def _threads_are_possible() -> bool:

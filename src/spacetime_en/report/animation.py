@@ -94,16 +94,9 @@ def _recording(
     }
     x = _in_space(_truths(windows, chosen), t)
     steps = t.steps[targets[chosen]]
-    return Scene(
-        title,
-        steps,
-        int(steps[0]) - 1,
-        x,
-        forecasts,
-        _charge(t, int(run)),
-        [(int(a), int(b)) for a, b in t.meta.get("edges", [])],
-        follow=bool(t.meta.get("edges")),
-    )
+    nodes = _charge_and_bones(t, int(run))
+    follow = bool(t.meta.get("edges"))
+    return Scene(title, steps, int(steps[0]) - 1, x, forecasts, *nodes, follow=follow)
 
 
 def _window(
@@ -119,8 +112,8 @@ def _window(
         name: {target: _in_space(_forecasts(model, windows, np.array([window]))[0], t)}
         for name, model in models.items()
     }
-    bones = [(int(a), int(b)) for a, b in t.meta.get("edges", [])]
-    return Scene(title, steps, last, _in_space(x, t), forecasts, _charge(t, int(run)), bones)
+    nodes = _charge_and_bones(t, int(run))
+    return Scene(title, steps, last, _in_space(x, t), forecasts, *nodes)
 
 
 def _between(
@@ -187,8 +180,9 @@ def _in_space(x: Any, t: Trajectories) -> Positions:
     return upright
 
 
-def _charge(t: Trajectories, run: int) -> Positions | None:
-    return np.asarray(t.attributes["charge"][run]) if "charge" in t.attributes else None
+def _charge_and_bones(t: Trajectories, run: int) -> tuple[Positions | None, list[tuple[int, int]]]:
+    charge = np.asarray(t.attributes["charge"][run]) if "charge" in t.attributes else None
+    return charge, [(int(a), int(b)) for a, b in t.meta.get("edges", [])]
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -263,11 +257,9 @@ def _draw(axes: Any, scene: Scene, place: int) -> None:
         style = {"color": colour, "marker": marker, "linestyle": "--", "markersize": 4}
         axes.plot([], [], label=escape(name), **style)
         forecast = scene.forecast_at(name, step)
-        if forecast is None:
-            continue
-        if scene.bones:
+        if forecast is not None and scene.bones:
             _bones(axes, forecast, scene, colour, "--")
-        else:
+        elif forecast is not None:
             axes.scatter(*forecast.T, facecolors="none", edgecolors=colour, marker=marker, s=45)
     axes.legend(loc="upper left", fontsize=8)
     equal_axes(axes, now if scene.follow else scene.x.reshape(-1, 3))

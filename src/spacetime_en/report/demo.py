@@ -1,6 +1,7 @@
 """The demo behind ``spacetime demo``: train three small models, compare them, draw forecasts."""
 
 import dataclasses
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,9 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     """
     terminal = Terminal()
     ours = {*MODELS, *PICTURES}
-    others = [path for path in out.iterdir() if path.name not in ours] if out.is_dir() else []
-    others = [path for path in others if not path.name.startswith(".")]
-    if others:
-        raise InputError(f"{out}: holds {others[0].name}; choose another folder for the demo.")
+    for name in os.listdir(out) if out.is_dir() else ():
+        if name not in ours and not name.startswith("."):
+            raise InputError(f"{out}: holds {name}; choose another folder for the demo.")
     if not (out / next(iter(MODELS)) / FACTS_FILE).exists():  # existing figures are not the demo's
         for name in PICTURES:
             refuse_existing(out / name)
@@ -78,10 +78,8 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     terminal.table(HEAD, table, "MSE on 300 test windows")
 
     graph, target = task.test[_typical(evaluations["set"])]
-    forecasts = {}
     with torch.no_grad():
-        for preset, model in trained.items():
-            forecasts[preset] = model(graph)
+        forecasts = {preset: model(graph) for preset, model in trained.items()}
     forecasts_path, equivariance_path = (out / name for name in PICTURES)
     plot_forecasts(graph, target, forecasts, forecasts_path)
     q = geometry.random_rotation(3, torch.Generator().manual_seed(seed))

@@ -39,9 +39,11 @@ def escape(name: str) -> str:
     return printable(name).replace("$", r"\$")
 
 
-def save_figure(figure: Figure, path: Path, dpi: int) -> Path:
+def save_figure(figure: Figure, path: Path, **options: Any) -> Path:
     """Write a figure in the format of the file's extension; its folder is created.
 
+    Args:
+        options: of ``Figure.savefig``, such as `dpi`.
     Returns: `path`.
     """
     formats = figure.canvas.get_supported_filetypes()
@@ -50,7 +52,7 @@ def save_figure(figure: Figure, path: Path, dpi: int) -> Path:
     make_folder(path.parent)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box is drawn
-        write_atomically(path, lambda part: figure.savefig(part, dpi=dpi))
+        write_atomically(path, lambda part: figure.savefig(part, **options))
     return path
 
 
@@ -97,14 +99,9 @@ def plot_forecasts(
             marker = MARKERS[k % len(MARKERS)]
             for node, x in enumerate(end.numpy()):
                 colour = COLOURS[node % len(COLOURS)]
-                axes.scatter(
-                    *x,
-                    facecolors="none" if marker == "o" else colour,
-                    edgecolors=colour,
-                    marker=marker,
-                    s=55 if marker == "o" else 22,
-                    label=escape(name) if node == 0 else None,
-                )
+                face, size = ("none", 55) if marker == "o" else (colour, 22)
+                style = {"facecolors": face, "edgecolors": colour, "marker": marker, "s": size}
+                axes.scatter(*x, **style, label=None if node else escape(name))
         equal_axes(axes, torch.cat([past.flatten(0, 1), goal, *ends.values()]))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return save_figure(figure, path, dpi=120)
@@ -164,13 +161,8 @@ def _draw(axes: Any, graph: SpacetimeGraph, dots: Forecast, rings: Forecast | No
         axes.scatter(*past[-1], color=colour, marker="s", s=18)
         axes.scatter(*dots.x[0, node].numpy(), color=colour, s=30)
         if rings is not None:
-            axes.scatter(
-                *rings.x[0, node].numpy(),
-                s=130,
-                facecolors="none",
-                edgecolors="black",
-                linewidths=1,
-            )
+            style = {"s": 130, "facecolors": "none", "edgecolors": "black", "linewidths": 1}
+            axes.scatter(*rings.x[0, node].numpy(), **style)
     equal_axes(axes, torch.cat([graph.x[0].flatten(0, 1), dots.x[0]]))
 
 

@@ -36,12 +36,10 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def mean_and_deviation(values: Sequence[float]) -> Cell:
     """Mean and standard deviation over seeds; infinite if any value is."""
-    mean = statistics.fmean(values)
-    if math.isinf(mean):
-        return Cell(None, "∞")
-    if len(set(values)) == 1:
-        return Cell(mean, number(mean))
-    return Cell(mean, f"{number(mean)} ± {number(statistics.stdev(values), 2)}")
+    cell = _mean(number)(values)
+    if cell.value is None or len(set(values)) == 1:
+        return cell
+    return Cell(cell.value, f"{cell.text} ± {number(statistics.stdev(values), 2)}")
 
 
 def _mean(show: Callable[[float], str]) -> Callable[[Sequence[float]], Cell]:

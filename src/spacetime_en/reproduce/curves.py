@@ -56,25 +56,14 @@ class Panel:
 
 def make_panels(results: Results) -> list[Panel]:
     """All figures for which there are results."""
+    mse = "position MSE"
+    sizes = Panel("mse_vs_n", "Test error against N, one seed", "particles N", mse, [])
+    title, x = "Test error against the horizon, N = 5", "horizon H, steps"
+    horizons = Panel("error_vs_horizon", title, x, mse, [], log_x=True)
     panels = [
-        _against(
-            results,
-            {n: Data(n) for n in SIZES},
-            Panel("mse_vs_n", "Test error against N, one seed", "particles N", "position MSE", []),
-        ),
+        _against(results, {n: Data(n) for n in SIZES}, sizes),
         _parameters(),
-        _against(
-            results,
-            {h: Data(steps_ahead=h) for h in HORIZONS},
-            Panel(
-                "error_vs_horizon",
-                "Test error against the horizon, N = 5",
-                "horizon H, steps",
-                "position MSE",
-                [],
-                log_x=True,
-            ),
-        ),
+        _against(results, {h: Data(steps_ahead=h) for h in HORIZONS}, horizons),
         _learning(results),
     ]
     return [panel for panel in panels if panel.curves]
@@ -82,14 +71,10 @@ def make_panels(results: Results) -> list[Panel]:
 
 def _against(results: Results, data: dict[int, Data], panel: Panel) -> Panel:
     """The mean test error of each model on each task, for the first seed."""
-    by_model: dict[str, dict[int, Result]] = {
-        model: {
-            at: result
-            for at, where in data.items()
-            if (result := results.tested(where, model)) is not None
-        }
-        for model in BASELINES
-    }
+    by_model: dict[str, dict[int, Result]] = {model: {} for model in BASELINES}
+    for model, tested in by_model.items():
+        tries = ((at, results.tested(where, model)) for at, where in data.items())
+        tested |= {at: result for at, result in tries if result is not None}
     lines = [(MODELS[model].label, "model", tested) for model, tested in by_model.items()]
     # Every result has the trivial forecasts' errors on its task: any of them will do.
     anyones = {at: result for tested in by_model.values() for at, result in sorted(tested.items())}

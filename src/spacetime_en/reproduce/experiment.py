@@ -110,13 +110,12 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
 
 def rates(experiment: Experiment, scale: Scale, folder: Path) -> list[float | None]:
     """Learning rates by the validation error of their trials, best first; [None]: no trials."""
-    results = [read_result(folder, trial) for trial in experiment.trials(scale)]
-    trials = [result for result in results if result is not None]
-    if len(trials) < len(results):
+    trials = [read_result(folder, trial) for trial in experiment.trials(scale)]
+    if None in trials:
         raise InputError(f"{experiment.name}: its learning-rate trials are missing.")
     if not trials:
         return [None]
-    finite = [trial for trial in trials if _validation_error(trial) < math.inf]
+    finite = [trial for trial in trials if trial and _validation_error(trial) < math.inf]
     if not finite:
         raise InputError(f"{experiment.name}: its training diverged at every learning rate tried.")
     return [float(trial["rate"]) for trial in sorted(finite, key=_validation_error)]
@@ -239,12 +238,10 @@ def attention_maps(model: Forecaster, task: Task, windows: int = 64) -> list[dic
         return []
     graph, _ = task.test[: min(windows, len(task.test))]
     with torch.no_grad():
-        maps = model.attention(graph)
-    kinds = ("features", "positions", "velocities")
-    found = [{kind: getattr(block, kind) for kind in kinds} for block in maps]
+        maps = [block._replace(edges=None)._asdict() for block in model.attention(graph)]
     return [
         {kind: m.mean((0, 1)).tolist() for kind, m in block.items() if m is not None}
-        for block in found
+        for block in maps
     ]
 
 

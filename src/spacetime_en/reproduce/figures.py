@@ -11,8 +11,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from spacetime_en._util.files import write_atomically
-from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, new_figure
+from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, new_figure, save_figure
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.curves import Curve, Panel
 
@@ -59,22 +58,11 @@ def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[P
             colour = COLOURS[node % len(COLOURS)]
             axes.plot(*scene.x[past, node].T, color=colour, linewidth=3)
             axes.plot(*scene.x[~past, node].T, color=colour, linewidth=0.9)
-            axes.scatter(
-                *scene.x[-1, node],
-                color=colour,
-                marker="*",
-                s=90,
-                label="truth" if not node else None,
-            )
+            label = None if node else "truth"
+            axes.scatter(*scene.x[-1, node], color=colour, marker="*", s=90, label=label)
             for marker, (name, at) in zip(MARKERS, scene.forecasts.items(), strict=False):
-                axes.scatter(
-                    *at[max(at)][node],
-                    facecolors="none",
-                    edgecolors=colour,
-                    marker=marker,
-                    s=45,
-                    label=name if not node else None,
-                )
+                style = {"facecolors": "none", "edgecolors": colour, "marker": marker, "s": 45}
+                axes.scatter(*at[max(at)][node], **style, label=None if node else name)
         ends = [np.asarray(at[max(at)]) for at in scene.forecasts.values()]
         equal_axes(axes, np.concatenate([scene.x.reshape(-1, 3), *ends]))
         axes.set_title(scene.title, fontsize=9)
@@ -93,21 +81,15 @@ def plot_attention(maps: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
             axes = grid[row][column]
             image = axes.imshow(block[kind], vmin=low, vmax=high, cmap="viridis")
             axes.set_title(f"block {row + 1}, {kind}", fontsize=9)
-            axes.set(
-                xlabel="frame s" if row == len(maps) - 1 else "", ylabel="frame t" * (not column)
-            )
+            bottom, left = row == len(maps) - 1, column == 0
+            axes.set(xlabel="frame s" * bottom, ylabel="frame t" * left)
             axes.tick_params(labelsize=7)
     figure.colorbar(image, ax=grid, shrink=0.6)
     return _save(figure, folder, "attention")
 
 
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    write_atomically(png, lambda path: figure.savefig(path, format="png", dpi=130))
+    png = save_figure(figure, folder / f"{name}.png", dpi=130)
     # No date and no random identifiers: the same results give the same file.
     with rc_context({"svg.hashsalt": name}):
-        write_atomically(
-            svg, lambda path: figure.savefig(path, format="svg", metadata={"Date": None})
-        )
-    return [png, svg]
+        return [png, save_figure(figure, folder / f"{name}.svg", metadata={"Date": None})]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,7 @@ def write_report(folder: Path, scale: Scale) -> Path:
     data = {
         "what": _what(scale),
         "audit": bool(tables) and all(one.name == AUDITED for one in tables),
-        "facts": facts,
-        "tables": [one.to_json() for one in tables],
+        **numbers,
         "panels": [asdict(panel) for panel in panels],
         "scenes": [one.to_json() for one in scenes],
         "attention": maps,
@@ -99,12 +98,14 @@ def _facts(results: Results) -> dict[str, str]:
     finished = [*done, *audited]
     if not finished:
         return {}
-    versions = sorted({_versions(result) for result in finished})
-    machines = sorted({_machine(result) for result in finished})
+
+    def every(describe: Callable[[Result], str]) -> str:
+        return "; ".join(sorted({describe(result) for result in finished}))
+
     train, val, test = scale.counts(5)
     seconds = sum(result.get("training", {}).get("seconds", 0.0) for result in finished)
     return {
-        "Commands": "; ".join(sorted({_command(result) for result in finished})),
+        "Commands": every(lambda result: f"spacetime {' '.join(result['environment']['command'])}"),
         "Done": f"{len(done)} of {len(planned)} experiments, {len(audited)} of {len(audit)} of "
         f"the audit's; {seconds / 3600:.1f} hours of training in all",
         "Data": f"charged particles; at N = 5 {train:,} trajectories for training, {val:,} for "
@@ -118,13 +119,9 @@ def _facts(results: Results) -> dict[str, str]:
         f"{scale.seeds[0]} at N = 20 and 30 and for the horizons",
         "Loss": "Eq. 13: position MSE plus velocity MSE; the model of the lowest validation error "
         "is tested",
-        "Versions": "; ".join(versions),
-        "Machine": "; ".join(machines),
+        "Versions": every(_versions),
+        "Machine": every(_machine),
     }
-
-
-def _command(result: Result) -> str:
-    return "spacetime " + " ".join(result["environment"]["command"])
 
 
 def _versions(result: Result) -> str:

@@ -58,7 +58,7 @@ class Table:
     name: str
     title: str
     columns: list[str]
-    rows: list[tuple[str, list[Cell]]]
+    rows: list[Row]
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -67,8 +67,7 @@ class Table:
 
     def to_markdown(self) -> str:
         """The table and its notes in Markdown."""
-        head = ["", *self.columns]
-        lines = [" | ".join(head), " | ".join(["---", *["--:"] * len(self.columns)])]
+        lines = [" | ".join(["", *self.columns]), " | ".join(["---", *["--:"] * len(self.columns)])]
         lines += [" | ".join([label, *(c.text for c in cells)]) for label, cells in self.rows]
         notes = "".join(f"\n{note}\n" for note in self.notes)
         return "\n".join(f"| {line} |" for line in lines) + "\n" + notes
@@ -137,18 +136,17 @@ def ablation(results: Results) -> Table:
     reference = ERRORS[0].of(results.seeds(data, "set")).value
     rows = []
     for model in ABLATION:
-        untrained = "" if MODELS[model].trains else " (untrained)"
         seeds = results.seeds(data, model)
         mean = ERRORS[0].of(seeds).value
         ratio = mean / reference if mean is not None and reference else None
         last = Cell() if ratio is None else Cell(ratio, f"{ratio:.2f}×")
-        label = MODELS[model].label + untrained
+        label = MODELS[model].label + ("" if MODELS[model].trains else " (untrained)")
         rows += [
             (label, [*cells, last])
             for label, cells in _row(label, seeds, columns, PUBLISHED["ablation"].get(model))
         ]
-    for label, cells in _trivial_rows(results, data, ABLATION, columns, TRIVIAL):
-        rows.append((label, [*cells, Cell()]))
+    trivial = _trivial_rows(results, data, ABLATION, columns, TRIVIAL)
+    rows += [(label, [*cells, Cell()]) for label, cells in trivial]
     notes = _notes(results, data, ABLATION)
     if rows:
         notes.append(
@@ -165,14 +163,9 @@ def noisy(results: Results) -> Table:
     rows += _trivial_rows(results, data, BASELINES, columns, NOISY_TRIVIAL)
     notes = _notes(results, data, BASELINES)
     if rows:
-        floors = {
-            "noisy target: MSE": NOISY_FLOOR + 0.5,
-            "clean target: MSE": NOISY_FLOOR,
-        }
-        cells = [
-            Cell(floors[head], number(floors[head])) if head in floors else Cell()
-            for head in _heads(columns)
-        ]
+        floors = {"noisy target: MSE": NOISY_FLOOR + 0.5, "clean target: MSE": NOISY_FLOOR}
+        values = [floors.get(head) for head in _heads(columns)]
+        cells = [Cell(value, number(value)) for value in values]
         rows.append(("floor, about", cells))
         notes.append(
             f"No model can do better than about {NOISY_FLOOR} against the clean target (posterior "
@@ -207,6 +200,7 @@ def audit(results: Results) -> Table:
     """Errors on zero targets, beside the published ones."""
     mean = ERRORS[0]
     rows: list[Row] = []
+    heads: list[str] = []
     for model in BASELINES:
         zero, noisy_zero = (
             [result for result in [results.tested(data, model)] if result is not None]
@@ -216,27 +210,16 @@ def audit(results: Results) -> Table:
             continue
         shifts = (zero or noisy_zero)[0]["test"]["equivariance_error"]["translation"] or math.inf
         bound = zero[0]["centroid_variance"] if zero and shifts < 1e-3 else None
-        rows.append(
-            (
-                MODELS[model].label,
-                [
-                    _published(PUBLISHED["baselines"][model]),
-                    mean.of(zero),
-                    Cell(bound, number(bound)),
-                    mean.of(results.seeds(Data(), model)),
-                    _published(PUBLISHED["noisy"][model]),
-                    mean.of(noisy_zero),
-                ],
-            )
-        )
-    heads = [
-        "published",
-        "zero targets",
-        "bound",
-        "true targets",
-        "published, noisy",
-        "zero targets with noise",
-    ]
+        cells = {
+            "published": _published(PUBLISHED["baselines"][model]),
+            "zero targets": mean.of(zero),
+            "bound": Cell(bound, number(bound)),
+            "true targets": mean.of(results.seeds(Data(), model)),
+            "published, noisy": _published(PUBLISHED["noisy"][model]),
+            "zero targets with noise": mean.of(noisy_zero),
+        }
+        heads = list(cells)
+        rows.append((MODELS[model].label, list(cells.values())))
     notes = [
         "AUDIT: the columns of zero targets are made with `--targets zero`, one seed each, and "
         "measure how well a model outputs 0.",
@@ -257,16 +240,11 @@ def _heads(columns: Sequence[Column]) -> list[str]:
 def _rows(
     results: Results, data: Data, models: Sequence[str], columns: Sequence[Column], name: str
 ) -> list[Row]:
-    return [
-        row
-        for model in models
-        for row in _row(
-            MODELS[model].label,
-            results.seeds(data, model),
-            columns,
-            PUBLISHED.get(name, {}).get(model),
-        )
-    ]
+    published, rows = PUBLISHED.get(name, {}), []
+    for model in models:
+        label, seeds = MODELS[model].label, results.seeds(data, model)
+        rows += _row(label, seeds, columns, published.get(model))
+    return rows
 
 
 def _row(
@@ -302,23 +280,23 @@ def _trivial_rows(
 
 def _notes(results: Results, data: Data, models: Sequence[str]) -> list[str]:
     """How often each model has seen the data (few passes: undertrained), and what diverged."""
-    seen = {}
+    seen = []
     for model in models:
         for result in results.seeds(data, model)[:1]:
             if samples := result.get("training", {}).get("samples"):
                 epochs = samples / result["settings"]["task"]["counts"][0]
-                seen[MODELS[model].label] = number(epochs, 2)
+                seen.append(f"{MODELS[model].label} {number(epochs, 2)}")
     if not seen:
         return []
-    passes = ", ".join(f"{label} {epochs}" for label, epochs in seen.items())
+    passes = ", ".join(seen)
     notes = [f"± is the standard deviation over seeds. Passes over the training data: {passes}."]
-    diverged = {}
+    diverged = []
     for model in models:
         trainings = [result.get("training", {}) for result in results.seeds(data, model)]
         if count := sum(len(training.get("diverged_at", ())) for training in trainings):
-            diverged[MODELS[model].label] = count
+            diverged.append(f"{MODELS[model].label} {count}")
     if diverged:
-        counts = ", ".join(f"{label} {count}" for label, count in diverged.items())
+        counts = ", ".join(diverged)
         notes.append(f"Trainings that diverged, and began again at the next best rate: {counts}.")
     return notes
 

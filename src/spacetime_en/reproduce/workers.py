@@ -15,11 +15,12 @@ from types import FrameType
 from typing import Any
 
 import torch
-from rich.progress import BarColumn, Progress, TimeRemainingColumn
+from rich.progress import BarColumn, TimeRemainingColumn
 
 from spacetime_en._util.errors import InputError, Interrupted
 from spacetime_en._util.files import locked
 from spacetime_en._util.machine import cores
+from spacetime_en._util.progress import bars
 from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
 from spacetime_en._util.terminal import Terminal, text_column
 from spacetime_en._util.threads import one_thread
@@ -213,15 +214,8 @@ class _Display:
     def __init__(self, total: int, done: int) -> None:
         self.console = Terminal(stderr=True)
         self.total, self.finished = total, done
-        self.bars = Progress(
-            text_column("{task.description}"),
-            BarColumn(20),
-            text_column("{task.fields[word]}"),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
+        word = text_column("{task.fields[word]}")
+        self.bars = bars(self.console, BarColumn(20), word, TimeRemainingColumn())
         self.fractions: dict[int, float] = {}
         self.lines: dict[int, Any] = {}
         self.all = self.bars.add_task("experiments", total=total, completed=done, word="")
@@ -234,11 +228,10 @@ class _Display:
         self.bars.stop()
 
     def at(self, worker: _Worker, fraction: float, word: str) -> None:
-        number = worker.number
+        assert worker.busy is not None
+        name, number = worker.busy.name, worker.number
         if number not in self.lines:
             self.lines[number] = self.bars.add_task("", total=1.0, word="")
-        assert worker.busy is not None
-        name = worker.busy.name
         self.bars.update(self.lines[number], description=name, completed=fraction, word=word)
         self.fractions[number] = fraction
         self._all()
@@ -247,10 +240,8 @@ class _Display:
         self.finished += 1
         self.fractions[worker.number] = 0.0
         self._all()
-        text = f"{self.finished} of {self.total}  {experiment.name}: {word}"
-        self.console.say(text)
+        self.console.say(f"{self.finished} of {self.total}  {experiment.name}: {word}")
 
     def _all(self) -> None:
         done = self.finished + 0.99 * sum(self.fractions.values())
-        word = f"{self.finished} of {self.total}"
-        self.bars.update(self.all, completed=done, word=word)
+        self.bars.update(self.all, completed=done, word=f"{self.finished} of {self.total}")

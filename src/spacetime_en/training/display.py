@@ -56,9 +56,9 @@ class Display(pl.Callback):
         took = max(1e-9, time.monotonic() - self.started)
         rate = (step - self.first_step) * module.settings.batch_size / took
         done = module.used - self.used_before
-        left = (
-            f"{clock(took * max(0.0, 1 - module.used) / done)} left" if done > 0 else "just started"
-        )
+        left = "just started"
+        if done > 0:
+            left = f"{clock(took * max(0.0, 1 - module.used) / done)} left"
         parts = [
             f"epoch {step / module.batches_per_epoch:.1f}",
             f"step {step}",

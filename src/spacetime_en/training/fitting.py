@@ -85,10 +85,8 @@ def fit(
     module = ForecastModule(model, task, settings, state, loggers)
     shown = [Display(task)] if display else []
     try:
-        if module.used < 1:
-            best = run_training(module, [*shown, *callbacks], save)
-            if best is not None:
-                model.load_state_dict(best)
+        if module.used < 1 and (best := run_training(module, [*shown, *callbacks], save)):
+            model.load_state_dict(best)
     finally:  # an interrupted model is left ready for use, too
         model.set_progress(1.0)
         model.eval()
@@ -117,8 +115,6 @@ def _solve(
     error = model.eval().solve(train, val)
     progress = TrainingProgress(step=1, time=time.monotonic() - start, best=error, best_step=1)
     if save is not None:
-        save(
-            TrainingState(progress, {k: w.detach().cpu() for k, w in model.state_dict().items()}),
-            True,
-        )
+        weights = {name: weight.detach().cpu() for name, weight in model.state_dict().items()}
+        save(TrainingState(progress, weights), True)
     return progress

@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.data.task import Task
+from spacetime_en.data.windows import Windows
 from spacetime_en.metrics import errors
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.models.trivial import LastFrame
@@ -138,7 +139,7 @@ class ForecastModule(pl.LightningModule):
         optimiser = self.optimizers()
         assert isinstance(optimiser, torch.optim.Optimizer)
         for group in optimiser.param_groups:
-            group["lr"] = self.settings.lr * self.budget.lr_factor(self.used)
+            group["lr"] = self.lr
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
@@ -163,9 +164,7 @@ class ForecastModule(pl.LightningModule):
         self.progress.skipped_in_a_row = in_a_row + 1 if self._step_diverged else 0
         self._update_time()
         if self.progress.step % 10 == 0:
-            self._log(
-                {"loss": self.last_loss, "lr": self.settings.lr * self.budget.lr_factor(self.used)}
-            )
+            self._log({"loss": self.last_loss, "lr": self.lr})
         if self.used >= 1:
             self.trainer.should_stop = True
 
@@ -173,6 +172,11 @@ class ForecastModule(pl.LightningModule):
     def used(self) -> float:
         """The fraction of the budget used."""
         return self.budget.used(self.progress.step, self.progress.time)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate at this point of the budget."""
+        return self.settings.lr * self.budget.lr_factor(self.used)
 
     def _update_time(self) -> None:
         """Take the time of the first process in all of them: the learning rate depends on it."""
@@ -251,23 +255,14 @@ class ForecastModule(pl.LightningModule):
         start = self.progress.step
         stop = (start // self.validate_every + 1) * self.validate_every
         stop = stop if self.budget.steps is None else min(stop, self.budget.steps)
-        return Batches(
-            self.task.train,
-            self.settings.batch_size,
-            seed=self.settings.seed,
-            start=start,
-            stop=stop,
-            rank=self.trainer.global_rank,
-            world=self.trainer.world_size,
-        )
+        return self._batches(self.task.train, seed=self.settings.seed, start=start, stop=stop)
 
     def val_dataloader(self) -> Batches:
-        return Batches(
-            self.task.val,
-            self.settings.batch_size,
-            rank=self.trainer.global_rank,
-            world=self.trainer.world_size,
-        )
+        return self._batches(self.task.val)
+
+    def _batches(self, windows: Windows, **order: Any) -> Batches:
+        rank, world = self.trainer.global_rank, self.trainer.world_size
+        return Batches(windows, self.settings.batch_size, rank=rank, world=world, **order)
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int

@@ -128,19 +128,11 @@ def seconds(text: str, name: str = "max_time") -> float:
         text: the time.
         name: the name of the setting, for the error message.
     """
-    parts = re.fullmatch(
-        r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?",
-        text.strip(),
-    )
-    clock = re.fullmatch(r"(\d+):(\d\d):(\d\d)", text.strip())
-    if clock:
-        h, m, s = map(int, clock.groups())
-        total: float = 3600 * h + 60 * m + s
-    elif parts and any(parts.groups()):
-        units = (86400, 3600, 60, 1)
-        total = sum(u * float(part or 0) for u, part in zip(units, parts.groups(), strict=True))
-    else:
-        total = 0.0
+    clock = re.fullmatch(r"()(\d+):(\d\d):(\d\d)", text.strip())
+    units = "".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in "dhms")
+    match = clock or re.fullmatch(units, text.strip())
+    parts = match.groups() if match else ()
+    total = sum(u * float(part or 0) for u, part in zip((86400, 3600, 60, 1), parts, strict=False))
     if not 0 < total < math.inf:
         raise InputError(
             f"{name}: expected a time such as 90s, 10m or 1h30m, found {shortened(text)}."
@@ -176,12 +168,8 @@ class Budget:
 
     def used(self, step: int, time: float) -> float:
         """The fraction used after so many steps and seconds; training ends when it reaches 1."""
-        fractions = [0.0]
-        if self.steps is not None:
-            fractions.append(step / self.steps)
-        if self.time is not None:
-            fractions.append(time / self.time)
-        return max(fractions)
+        of_steps = 0.0 if self.steps is None else step / self.steps
+        return max(of_steps, 0.0 if self.time is None else time / self.time)
 
     def lr_factor(self, used: float) -> float:
         """The factor of the learning rate at a fraction used of the budget."""

@@ -206,7 +206,7 @@ def test_what_torch_is_told_of_the_operation_is_true(small_chunks, set_threads):
     """Shapes without values, no hidden mutation, gradients also when traced."""
     set_threads(2)
     p, q, edges, weights = case(R=10, K=3)
-    torch.library.opcheck(messages._sums, (p, q, *edges, *weights))
+    torch.library.opcheck(messages._sums, (p, q, list(edges), list(weights)))
 
 
 @pytest.mark.parametrize("preset", ["set", "egnn"])

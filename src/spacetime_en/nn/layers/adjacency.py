@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacetime_en.nn.layers.attention import QKVAttention, Window
+from spacetime_en.nn.layers.attention import Attended, QKVAttention, Window
 
 AdjacencyForm = Literal["flattened", "nodes", "edges"]
 TIED_TO_NODES = ("flattened", "nodes")
@@ -32,9 +32,8 @@ def with_diagonal(entries: Tensor, nodes: int) -> Tensor:
     """The inverse of :func:`off_diagonal`, zeros on the diagonal."""
     B, L, _, c = entries.shape
     rows = F.pad(entries.reshape(B, L, nodes - 1, nodes, c), (0, 0, 0, 1))
-    return F.pad(rows.reshape(B, L, nodes * nodes - 1, c), (0, 0, 1, 0)).reshape(
-        B, L, nodes, nodes, c
-    )
+    flat = F.pad(rows.reshape(B, L, nodes * nodes - 1, c), (0, 0, 1, 0))
+    return flat.reshape(B, L, nodes, nodes, c)
 
 
 class FlattenedEdgeAttention(nn.Module):
@@ -51,9 +50,7 @@ class FlattenedEdgeAttention(nn.Module):
         self.nodes = nodes
         self.attention = QKVAttention(channels * nodes * (nodes - 1), scaled)
 
-    def forward(
-        self, a: Tensor, window: Window, with_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, a: Tensor, window: Window, with_weights: bool) -> Attended:
         """(B, L, N, N, c) -> the same, and the weights (B, 1, L, L) or None."""
         tokens = off_diagonal(a)  # (B, L, N(N-1), c)
         attended, pi = self.attention(tokens.flatten(2).unsqueeze(1), window.visible, with_weights)
@@ -74,9 +71,7 @@ class NodeEdgeAttention(nn.Module):
         super().__init__()
         self.attention = QKVAttention(nodes, scaled)
 
-    def forward(
-        self, a: Tensor, window: Window, with_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, a: Tensor, window: Window, with_weights: bool) -> Attended:
         """(B, L, N, N, c) -> the same, and pi (B, L, c, N, N) or None. Time plays no part."""
         edges = 1 - torch.eye(a.shape[2], dtype=a.dtype, device=a.device)  # without self-loops
         matrices = (a * edges.unsqueeze(-1)).movedim(-1, 2)  # (B, L, c, N, N)
@@ -96,9 +91,7 @@ class SharedEdgeAttention(nn.Module):
         super().__init__()
         self.attention = QKVAttention(channels, scaled)
 
-    def forward(
-        self, a: Tensor, window: Window, with_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, a: Tensor, window: Window, with_weights: bool) -> Attended:
         """(B, L, N, K, c) -> the same, and the weights (B, NK, L, L) or None."""
         series = a.flatten(2, 3).transpose(1, 2)  # (B, NK, L, c)
         attended, pi = self.attention(series, window.visible, with_weights)

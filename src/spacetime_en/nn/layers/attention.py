@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+Attended = tuple[Tensor, Tensor | None]  # the new values, and the attention weights if asked for
+
 
 class Window(NamedTuple):
     """The frames of a batch: which were observed, and which may attend to which.
@@ -35,7 +37,7 @@ class Window(NamedTuple):
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, scale: float, with_weights: bool
-) -> tuple[Tensor, Tensor | None]:
+) -> Attended:
     """softmax(scale q k^T) v over the frames s.
 
     The fused kernel needs memory linear in L, but does not show its weights; they are computed
@@ -71,9 +73,7 @@ class QKVAttention(nn.Module):
         self.v = nn.Linear(width, width, bias=False)
         self.scale = logit_scale(width, scaled)
 
-    def forward(
-        self, series: Tensor, visible: Tensor | None, with_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, series: Tensor, visible: Tensor | None, with_weights: bool) -> Attended:
         """(B, H, L, c) -> the same, and the weights (B, H, L, L) or None."""
         q, k, v = self.q(series), self.k(series), self.v(series)
         return attend(q, k, v, visible, self.scale, with_weights)

@@ -91,12 +91,10 @@ class Block(nn.Module):
             return state
         h, x, v, a = state
         t = frame_index(window.observed, like=x)
-        if "W" in self.encodings:
-            h = h + sinusoid(t, h.shape[-1]).unsqueeze(2)
-        if "X" in self.encodings:
-            x = x + sinusoid(t, x.shape[-1]).unsqueeze(2)
-        if "Y" in self.encodings:
-            v = v + sinusoid(t, v.shape[-1]).unsqueeze(2)
+        h, x, v = (
+            s + sinusoid(t, s.shape[-1]).unsqueeze(2) if letter in self.encodings else s
+            for letter, s in zip("WXY", (h, x, v), strict=True)
+        )
         if "Z" in self.encodings:
             N = a.shape[2]
             z = sinusoid(t, N * N).unflatten(-1, (N, N)).unsqueeze(-1)  # (1 or B, L, N, N, 1)

@@ -42,13 +42,9 @@ def is_unmodified(*layers: nn.Module) -> bool:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody listens to what goes through a module."""
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )
+    """Whether anybody listens to what goes through a module."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(module, kind) for kind in kinds)
 
 
 class Embedding(NamedTuple):
@@ -89,7 +85,11 @@ def convolve(
     Returns: (B, L, N, n) and (B, L, N, width).
     """
     if not is_unmodified(phi_e, phi_x, phi_h):
-        return _reference_convolve(phi_e, phi_x, phi_h, h, s_ij, x_ij, neighbourhood)
+        h_i, h_j = h.unsqueeze(3).expand(*s_ij.shape[:4], -1), neighbourhood.gather(h)
+        m_ij = phi_e(torch.cat([h_i, h_j, s_ij], dim=-1))  # (B, L, N, K, width)
+        mask = neighbourhood.mask.unsqueeze(-1)
+        pull = (x_ij * phi_x(m_ij) * mask).sum(3)
+        return pull, phi_h(torch.cat([h, (m_ij * mask).sum(3)], dim=-1))
     # From the weights: an MLP of several arguments begins with a sum of Linears.
     in_e, in_h = linear_at(phi_e, 0), linear_at(phi_h, 0)
     width = h.shape[-1]
@@ -113,22 +113,6 @@ def convolve(
     m_i, pull = summed_messages(p, q, neighbourhood.edges(s_ij, x_ij), weights)  # (BLN, ...)
     hidden = hidden + F.linear(m_i.view_as(h), of_m)
     return pull.unflatten(0, h.shape[:3]), phi_h[2](F.silu(hidden))
-
-
-def _reference_convolve(
-    phi_e: nn.Sequential,
-    phi_x: nn.Sequential,
-    phi_h: nn.Sequential,
-    h: Tensor,
-    s_ij: Tensor,
-    x_ij: Tensor,
-    neighbourhood: Neighbourhood,
-) -> tuple[Tensor, Tensor]:
-    h_i, h_j = h.unsqueeze(3).expand(*s_ij.shape[:4], -1), neighbourhood.gather(h)
-    m_ij = phi_e(torch.cat([h_i, h_j, s_ij], dim=-1))  # (B, L, N, K, width)
-    mask = neighbourhood.mask.unsqueeze(-1)
-    pull = (x_ij * phi_x(m_ij) * mask).sum(3)
-    return pull, phi_h(torch.cat([h, (m_ij * mask).sum(3)], dim=-1))
 
 
 class EGCL(nn.Module):
@@ -233,18 +217,19 @@ class EGNN(nn.Module):
         up: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """h: (B, L, N, d), x and v: (B, L, N, n), a: (B, L, N, K, edge_channels)."""
+        up_rows = () if up is None else (up,)
         cuts = self._cuts(x, neighbourhood)
         if len(cuts) == 1:
-            return self._run_layers(h, x, v, a, neighbourhood, up)
+            return self._run_layers(neighbourhood, h, x, v, a, *up_rows)
         B, L = x.shape[:2]
         frames = neighbourhood.frames_as_graphs(L)
-        rows = [t.flatten(0, 1).unsqueeze(1) for t in (h, x, v, a)]
-        rows += [] if up is None else [up.expand(-1, L, -1, -1).flatten(0, 1).unsqueeze(1)]
+        rows = [
+            t.expand(-1, L, *t.shape[2:]).flatten(0, 1).unsqueeze(1) for t in (h, x, v, a, *up_rows)
+        ]
 
-        def run(first: int, h: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            x, v, a, *up = rest
-            edges = frames.graphs(first, first + len(h))
-            return self._run_layers(h, x, v, a, edges, *up)
+        def run(first: int, *piece: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            numbers = torch.arange(first, first + len(piece[0]), device=piece[0].device)
+            return self._run_layers(frames.select(numbers), *piece)
 
         outputs = by_pieces(run, cuts, rows, tuple(self.parameters()))
         h, x, v = (t.view(B, L, *t.shape[2:]) for t in outputs)
@@ -257,11 +242,12 @@ class EGNN(nn.Module):
         among threads wait for the slowest. Pieces cost a little, so a single thread has none.
         """
         frames = x.shape[0] * x.shape[1]
-        if not (runs_eagerly() and self._is_unmodified()):  # (the compiler traces no further)
-            return [frames]
-        if x.device.type != "cpu" or torch.get_num_threads() == 1:
-            return [frames]
-        if neighbourhood.cell is not None and neighbourhood.cell.requires_grad:
+        if (
+            not (runs_eagerly() and self._is_unmodified())  # (the compiler traces no further)
+            or x.device.type != "cpu"
+            or torch.get_num_threads() == 1
+            or (neighbourhood.cell is not None and neighbourhood.cell.requires_grad)
+        ):
             return [frames]
         edges = int(neighbourhood.mask.sum()) * x.shape[1] // neighbourhood.mask.shape[1]
         size = edges * self.embed.out_features * x.element_size()
@@ -280,19 +266,14 @@ class EGNN(nn.Module):
         )
 
     def _run_layers(
-        self,
-        h: Tensor,
-        x: Tensor,
-        v: Tensor,
-        a: Tensor,
-        neighbourhood: Neighbourhood,
-        up: Tensor | None = None,
+        self, neighbourhood: Neighbourhood, *rows: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
+        h, x, v, a, *up = rows
         # Few features (the paper has one) make the products of the first layer narrow.
         narrow = is_unmodified(self.embed) and 4 * self.embed.in_features <= self.embed.out_features
         embedding = Embedding(h, self.embed) if narrow else None
         h = self.embed(h)
         for layer in self.layers:
-            h, x, v = layer(h, x, v, a, neighbourhood, embedding, up)
+            h, x, v = layer(h, x, v, a, neighbourhood, embedding, *up)
             embedding = None
         return self.readout(h), x, v

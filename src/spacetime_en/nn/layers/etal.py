@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacetime_en.nn.layers.attention import QKVAttention, Window, attend, logit_scale
+from spacetime_en.nn.layers.attention import Attended, QKVAttention, Window, attend, logit_scale
 
 
 class AttentionMaps(NamedTuple):
@@ -28,12 +28,8 @@ class AttentionMaps(NamedTuple):
 
 
 def position_attention(
-    x: Tensor,
-    window: Window,
-    scale: float,
-    step: float,
-    with_weights: bool,
-) -> tuple[Tensor, Tensor | None]:
+    x: Tensor, window: Window, scale: float, step: float, with_weights: bool
+) -> Attended:
     """xi~(t) = xi(t) + B sum_s beta(t, s) (xi(s) - xi(t)), beta = softmax |xi(t) - xi(s)|^2.
 
     Eqs. 7-8. The sum may include s = t, whose term is zero, and the |xi(t)|^2 of the expanded
@@ -70,7 +66,7 @@ def _first_observed(x: Tensor, observed: Tensor | None) -> Tensor:
 
 def velocity_attention(
     v: Tensor, visible: Tensor | None, scale: float, with_weights: bool
-) -> tuple[Tensor, Tensor | None]:
+) -> Attended:
     """omega~(t) = sum_s gamma(t, s) omega(s), gamma = softmax omega(t) . omega(s) (Eqs. 9-10).
 
     (B, N, L, n) -> the same, and gamma (B, N, L, L) or None.

@@ -22,7 +22,7 @@ where the operation cannot run: in ``torch.export``, whose programs know nothing
 ``torch.func``, in forward-mode derivatives, and for derivatives of derivatives.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -30,6 +30,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from spacetime_en._util.threads import InOrder, share
+from spacetime_en.nn.layers.pieces import gradients
 
 # About how many bytes the (edges, width) tensors of a chunk take: on a CPU they fit into its
 # caches, elsewhere they only bound the memory.
@@ -101,7 +102,7 @@ def summed_messages(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tup
         low = torch.get_autocast_dtype(p.device.type)
         p, q, edges = p.to(low), q.to(low), edges._replace(s=edges.s.to(low))
         weights = Weights(*(w.to(low) for w in weights))
-    m_i, pull = _sums(p, q, *edges, *weights)
+    m_i, pull = _sums(p, q, list(edges), list(weights))
     return m_i, pull
 
 
@@ -127,19 +128,9 @@ def runs_eagerly() -> bool:
 
 @torch.library.custom_op("spacetime_en::summed_messages", mutates_args=())
 def _sums(
-    p: Tensor,
-    q: Tensor,
-    s: Tensor,
-    x: Tensor,
-    senders: Tensor,
-    mask: Tensor,
-    ws: Tensor,
-    w2: Tensor,
-    b2: Tensor,
-    wx: Tensor,
-    bx: Tensor,
-    u: Tensor,
+    p: Tensor, q: Tensor, edges: list[Tensor], weights: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
+    (s, x, senders, mask), (ws, w2, b2, wx, bx, u) = edges, weights
     # (In low precision, sums are kept in that of the positions.)
     m_i, pull = x.new_zeros(len(x), p.shape[1]), x.new_zeros(len(x), x.shape[2])
     s, x = s.flatten(0, 1), x.flatten(0, 1)
@@ -160,24 +151,12 @@ def _sums(
 
 @torch.library.custom_op("spacetime_en::summed_messages_backward", mutates_args=())
 def _sums_backward(
-    d_m_i: Tensor,
-    d_pull: Tensor,
-    p: Tensor,
-    q: Tensor,
-    s: Tensor,
-    x: Tensor,
-    senders: Tensor,
-    mask: Tensor,
-    ws: Tensor,
-    w2: Tensor,
-    b2: Tensor,
-    wx: Tensor,
-    bx: Tensor,
-    u: Tensor,
+    d_m_i: Tensor, d_pull: Tensor, p: Tensor, q: Tensor, edges: list[Tensor], weights: list[Tensor]
 ) -> list[Tensor]:
     """The gradients d_p, d_q, d_s, d_x and those of the weights."""
+    (s, x, senders, mask), (ws, w2, b2, wx, bx, u) = edges, weights
     d_p, d_q, d_s, d_x = (t.new_zeros(t.shape) for t in (p, q, s, x))
-    d = Weights(*(w.new_zeros(w.shape) for w in (ws, w2, b2, wx, bx, u)))
+    d = [w.new_zeros(w.shape) for w in weights]
     s, x, d_s_ij, d_x_ij = (t.flatten(0, 1) for t in (s, x, d_s, d_x))
     ws_t = ws.t().contiguous()  # (narrow products take a third of the time in the right layout)
 
@@ -245,8 +224,7 @@ def _chunks(senders: Tensor, mask: Tensor, p: Tensor, buffers: int) -> list[Chun
     at = mask.flatten().nonzero().squeeze(1)
     i, j = at // max(mask.shape[1], 1), senders.flatten().index_select(0, at)
     limit = CPU_CHUNK_BYTES if p.device.type == "cpu" else OTHER_CHUNK_BYTES
-    size = len(at) * p.shape[1] * p.element_size() * buffers
-    count = number_of_chunks(size, limit)
+    count = number_of_chunks(len(at) * p.shape[1] * p.element_size() * buffers, limit)
     cuts = i[torch.arange(1, count, device=i.device) * len(at) // count]
     begins = torch.searchsorted(i, cuts).tolist()  # where the edges of a receiver begin
     parts = zip(*(t.tensor_split(begins) for t in (at, i, j)), strict=True)
@@ -309,42 +287,35 @@ def _silu_backward(gradient: Tensor, before: Tensor, out: Tensor) -> Tensor:
 
 
 @_sums.register_fake
-def _(p: Tensor, q: Tensor, s: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+def _(p: Tensor, q: Tensor, edges: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor]:
+    x = edges[1]
     R, width = x.shape[0], p.shape[1]  # (len() would fix the size)
     return x.new_empty(R, width), x.new_empty(R, x.shape[2])
 
 
 @_sums_backward.register_fake
-def _(d_m_i: Tensor, d_pull: Tensor, *inputs: Tensor) -> list[Tensor]:
-    p, q, s, x, _, _, *weights = inputs
-    return [t.new_empty(t.shape) for t in (p, q, s, x, *weights)]
+def _(
+    d_m_i: Tensor, d_pull: Tensor, p: Tensor, q: Tensor, edges: list[Tensor], weights: list[Tensor]
+) -> list[Tensor]:
+    return [t.new_empty(t.shape) for t in (p, q, *edges[:2], *weights)]
 
 
-def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs)
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    p, q, edges, weights = inputs
+    ctx.save_for_backward(p, q, *edges, *weights)
 
 
-def _gradients(ctx: Any, d_m_i: Tensor, d_pull: Tensor) -> tuple[Tensor | None, ...]:
-    twice = torch.is_grad_enabled() and not torch.compiler.is_compiling()
-    backward = _differentiable_gradients if twice else _sums_backward
-    d_p, d_q, d_s, d_x, *d = backward(d_m_i, d_pull, *ctx.saved_tensors)
-    return d_p, d_q, d_s, d_x, None, None, *d
-
-
-def _differentiable_gradients(
-    d_m_i: Tensor, d_pull: Tensor, *inputs: Tensor
-) -> Sequence[Tensor | None]:
-    """For derivatives of derivatives (``create_graph``): those of :func:`reference_messages`."""
-    p, q, s, x, senders, mask, *weights = inputs
-    m_i, pull = reference_messages(p, q, Edges(s, x, senders, mask), Weights(*weights))
-    inputs = (p, q, s, x, *weights)
-    wanted = [t for t in inputs if t.requires_grad]
-    pairs = [(out, d) for out, d in ((m_i, d_m_i), (pull, d_pull)) if out.requires_grad]
-    outputs, d_outputs = zip(*pairs, strict=True)
-    gradients = iter(
-        torch.autograd.grad(outputs, wanted, d_outputs, create_graph=True, allow_unused=True)
-    )
-    return [next(gradients) if t.requires_grad else None for t in inputs]
+def _gradients(ctx: Any, d_m_i: Tensor, d_pull: Tensor) -> tuple[Any, ...]:
+    p, q, *rest = ctx.saved_tensors
+    edges, weights = rest[:4], rest[4:]
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        # Derivatives of derivatives (``create_graph``): those of :func:`reference_messages`.
+        outputs = reference_messages(p, q, Edges(*edges), Weights(*weights))
+        wanted = (p, q, *edges[:2], *weights)
+        d_p, d_q, d_s, d_x, *d = gradients(outputs, wanted, (d_m_i, d_pull), create_graph=True)
+    else:
+        d_p, d_q, d_s, d_x, *d = _sums_backward(d_m_i, d_pull, p, q, edges, weights)
+    return d_p, d_q, [d_s, d_x, None, None], d
 
 
 _sums.register_autograd(_gradients, setup_context=_setup)

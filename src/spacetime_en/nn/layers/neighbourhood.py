@@ -72,14 +72,6 @@ class Neighbourhood(NamedTuple):
         cell = None if self.cell is None else self.cell.repeat_interleave(L, 0)
         return self._replace(mask=mask, normaliser=normaliser, cell=cell)
 
-    def graphs(self, first: int, last: int) -> "Neighbourhood":
-        """The edges of the graphs from `first` to `last`, of single frames."""
-        N = self.mask.shape[2]
-        senders = self.senders[first * N : last * N] - first * N
-        cell = None if self.cell is None else self.cell[first:last]
-        mask, normaliser = self.mask[first:last], self.normaliser[first:last]
-        return Neighbourhood(mask, senders, self.complete, cell, normaliser)
-
     def edges(self, s: Tensor, x: Tensor) -> Edges:
         """All edges as rows, from their scalars (B, L, N, K, c) and differences (B, L, N, K, n)."""
         mask = self.mask.expand(s.shape[:4])

@@ -74,13 +74,11 @@ class _ByPieces(torch.autograd.Function):
         return _joined([tuple(t.detach() for t in graph.outputs) for graph in ctx.graphs])
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        tensors, needed = ctx.saved_tensors, ctx.needs_input_grad[3:]
+    def backward(ctx: Any, *d_outputs: Tensor | None) -> tuple[Tensor | None, ...]:
+        tensors = ctx.saved_tensors
         if torch.is_grad_enabled():  # derivatives of derivatives: all rows at once
             outputs = ctx.function(0, *tensors[: ctx.count])
-            wanted = [t for t, need in zip(tensors, needed, strict=True) if need]
-            d_wanted = iter(_gradients(outputs, wanted, gradients, create_graph=True))
-            return (None, None, None, *(next(d_wanted) if need else None for need in needed))
+            return (None, None, None, *gradients(outputs, tensors, d_outputs, create_graph=True))
         keep = torch._C._autograd._get_current_graph_task_keep_graph()
         weights = list(tensors[ctx.count :])
         totals: list[Tensor | None] = [None] * len(weights)
@@ -96,49 +94,48 @@ class _ByPieces(torch.autograd.Function):
 
         of_weights = InOrder(add)
 
-        def back(number: int, *d_outputs: Tensor | None) -> list[Tensor | None]:
+        def back(number: int, *d_piece: Tensor | None) -> list[Tensor | None]:
             graph = graphs[number]
             assert graph is not None
             graphs[number] = None
+            inputs = [*graph.inputs, *weights]
             with torch.inference_mode(False):
-                wanted = [t for t in graph.inputs if t.requires_grad]
-                d_inputs = _gradients(graph.outputs, wanted + weights, d_outputs, retain_graph=keep)
-                of_weights.put(number, d_inputs[len(wanted) :])
-            return list(d_inputs[: len(wanted)])
+                grads = gradients(graph.outputs, inputs, d_piece, retain_graph=keep)
+                of_weights.put(number, grads[ctx.count :])
+            return grads[: ctx.count]
 
-        present = [d for d in gradients if d is not None]
-        pieces = []
-        for number, (_, *parts) in enumerate(_cut(ctx.cuts, present)):
-            part = iter(parts)
-            pieces.append((number, *(None if d is None else next(part) for d in gradients)))
-        d_pieces = zip(*_each(back, pieces), strict=True)
-        d_rows = (_concatenated(parts) for parts in d_pieces)
-        of_rows = (next(d_rows) if need else None for need in needed[: ctx.count])
+        cut = _cut(ctx.cuts, d_outputs)
+        d_pieces = _each(back, [(number, *piece) for number, (_, *piece) in enumerate(cut)])
+        of_rows = (_concatenated(parts) for parts in zip(*d_pieces, strict=True))
         return (None, None, None, *of_rows, *totals)
 
 
-def _gradients(
+def gradients(
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor],
     d_outputs: Sequence[Tensor | None],
-    **options: bool,
-) -> Sequence[Tensor | None]:
-    pairs = [
-        (out, d)
-        for out, d in zip(outputs, d_outputs, strict=True)
-        if d is not None and out.requires_grad
-    ]
-    if not pairs or not inputs:
+    **how: bool,
+) -> list[Tensor | None]:
+    """The gradients of `inputs` from those of `outputs`; None where there is none, or none asked.
+
+    Args:
+        how: options of ``torch.autograd.grad``.
+    """
+    pairs = zip(outputs, d_outputs, strict=True)
+    given = [(out, d) for out, d in pairs if d is not None and out.requires_grad]
+    asked = [t for t in inputs if t.requires_grad]
+    if not given or not asked:
         return [None] * len(inputs)
-    outputs, d_outputs = zip(*pairs, strict=True)
-    return torch.autograd.grad(outputs, inputs, d_outputs, allow_unused=True, **options)
+    outputs, d_outputs = zip(*given, strict=True)
+    grads = iter(torch.autograd.grad(outputs, asked, d_outputs, allow_unused=True, **how))
+    return [next(grads) if t.requires_grad else None for t in inputs]
 
 
-def _cut(cuts: Sequence[int], rows: Sequence[Tensor]) -> list[tuple[Any, ...]]:
+def _cut(cuts: Sequence[int], rows: Sequence[Tensor | None]) -> list[tuple[Any, ...]]:
     """The first row of each piece, and its parts of the rows."""
-    firsts = [0, *cuts[:-1]]
     return [
-        (first, *(t[first:last] for t in rows)) for first, last in zip(firsts, cuts, strict=True)
+        (first, *(None if t is None else t[first:last] for t in rows))
+        for first, last in zip([0, *cuts[:-1]], cuts, strict=True)
     ]
 
 
