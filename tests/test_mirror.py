@@ -17,7 +17,7 @@ TESTED_ELSEWHERE = {
     "data/datasets/dataset.py": "data/datasets/test_registry.py",  # a base class
     "data/graphs.py": "data/test_windows.py",  # a window is a graph
     "data/leaks.py": "data/test_task.py",  # a task refuses leaks
-    "data/readers/apart.py": "data/readers/test_strangers.py",  # damaged files, in a process
+    "data/readers/sandbox.py": "data/readers/test_strangers.py",  # damaged files, in a process
     "data/readers/archives.py": "data/readers/test_strangers.py",
     "data/readers/arrays.py": READERS,
     "data/readers/atoms.py": READERS,
