@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Positive, checked
+from spacetime_en._util.schema import PositiveInt, checked
 from spacetime_en.data.compatibility import data_mismatches, window_mismatches
 from spacetime_en.data.simulation.drift import drift_between
 from spacetime_en.data.simulation.systems import SYSTEMS
@@ -92,7 +92,7 @@ def evaluate(
     task: Task,
     *,
     split: Split = "test",
-    batch_size: Positive = 100,
+    batch_size: PositiveInt = 100,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Evaluate a model on all windows of a split.

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from spacetime_en._util.schema import Count, Finite, Positive, Scale
+from spacetime_en._util.schema import Count, Finite, PositiveFloat, PositiveInt
 
 Kind = Literal["node", "pair"]
 
@@ -36,13 +36,13 @@ class DataFacts:
     fingerprint: str
     trajectories: str
     windows: dict[str, Count]
-    frames: Positive
-    nodes: Positive
-    dims: Positive
+    frames: PositiveInt
+    nodes: PositiveInt
+    dims: PositiveInt
     features: Count
     edge_features: Count
-    frame_time: Scale | None
-    horizon_time: Scale
+    frame_time: PositiveFloat | None
+    horizon_time: PositiveFloat
     attributes: dict[str, Kind]
     measured_velocities: bool
     box: bool

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Positive, Scale, checked
+from spacetime_en._util.schema import PositiveFloat, PositiveInt, checked
 from spacetime_en._util.tensors import as_tensor
 from spacetime_en.graph import SpacetimeGraph
 
@@ -24,11 +24,11 @@ from spacetime_en.graph import SpacetimeGraph
 @checked
 def radius_neighbours(
     x: Tensor,
-    radius: Scale,
+    radius: PositiveFloat,
     *,
     box: Tensor | None = None,
     node_mask: Tensor | None = None,
-    most: Positive | None = None,
+    most: PositiveInt | None = None,
 ) -> Tensor:
     """For every node the others within `radius`, the nearest first.
 
@@ -53,7 +53,7 @@ def radius_neighbours(
 
 @checked
 def nearest_neighbours(
-    x: Tensor, k: Positive, *, box: Tensor | None = None, node_mask: Tensor | None = None
+    x: Tensor, k: PositiveInt, *, box: Tensor | None = None, node_mask: Tensor | None = None
 ) -> Tensor:
     """For every node the k nearest others (fewer where there are no more), the nearest first.
 
@@ -75,8 +75,8 @@ def nearest_neighbours(
 def connect(
     graph: SpacetimeGraph,
     *,
-    radius: Scale | None = None,
-    k: Positive | None = None,
+    radius: PositiveFloat | None = None,
+    k: PositiveInt | None = None,
     per_frame: bool = False,
 ) -> SpacetimeGraph:
     """The graph with neighbour lists instead of all pairs.

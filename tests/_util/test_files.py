@@ -14,13 +14,13 @@ import torch
 from safetensors.torch import save_file
 
 from spacetime_en import InputError
-from spacetime_en._util.files import locked, make_folder, new_whole, write_atomically
+from spacetime_en._util.files import create_atomically, locked, make_folder, write_atomically
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from spacetime_en._util.files import new_whole
-with new_whole(Path(sys.argv[1])) as path:
+from spacetime_en._util.files import create_atomically
+with create_atomically(Path(sys.argv[1])) as path:
     path.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -61,7 +61,7 @@ def test_names_may_be_as_long_as_the_file_system_allows(tmp_path):
 
 def make(target, text, then=lambda: None):
     """A new file, or inside a new folder if the name says so."""
-    with new_whole(target) as path:
+    with create_atomically(target) as path:
         if "folder" in path.name:
             path.mkdir()
             path = path / "inside"
@@ -97,19 +97,19 @@ def test_what_a_killed_process_left_is_swept_by_the_next_that_writes_beside_it(t
     assert len(hidden(tmp_path)) == 2  # the folder and its lock
     write_atomically(tmp_path / "b", lambda part: part.write_text("new"))
     assert os.listdir(tmp_path) == ["b"]
-    with new_whole(tmp_path / "a") as path:  # nobody is writing it any more
+    with create_atomically(tmp_path / "a") as path:  # nobody is writing it any more
         path.write_text("whole")
 
 
 def test_what_is_at_work_or_of_another_machine_is_not_swept(tmp_path, monkeypatch):
     with monkeypatch.context() as there:
         there.setattr(socket, "gethostname", lambda: "elsewhere-1")
-        making = new_whole(tmp_path / "a")
+        making = create_atomically(tmp_path / "a")
         making.__enter__().write_text("half")
         for path in hidden(tmp_path):  # its locks are not seen here
             if path.suffix == ".lock":
                 path.unlink()
-    with new_whole(tmp_path / "b") as path:
+    with create_atomically(tmp_path / "b") as path:
         path.write_text("half")
         write_atomically(tmp_path / "c", lambda part: part.write_text("new"))
         assert len([path for path in hidden(tmp_path) if path.is_dir()]) == 2

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import (
     Count,
-    Positive,
-    Scale,
+    PositiveFloat,
+    PositiveInt,
     check_name,
     parse_json,
     parse_yaml,
@@ -32,8 +32,8 @@ class Facts:
     times: list[float]
     name: str | None = None
     kind: Literal["a", "b"] | None = None
-    size: dict[str, Positive] | None = None
-    scale: Scale = 1.0
+    size: dict[str, PositiveInt] | None = None
+    scale: PositiveFloat = 1.0
 
 
 def refused(call: object, *arguments: object, **options: object) -> str:
@@ -158,7 +158,9 @@ def test_zero_is_not_positive_even_where_the_smallest_numbers_are_zero(flush: bo
     before = sys.float_info.min * sys.float_info.epsilon == 0
     torch.set_flush_denormal(flush)
     try:
-        assert "expected a positive number, found 0" in refused(typed, 0.0, Scale, "length_scale")
-        assert typed(1e-30, Scale, "length_scale") == 1e-30
+        assert "expected a positive number, found 0" in refused(
+            typed, 0.0, PositiveFloat, "length_scale"
+        )
+        assert typed(1e-30, PositiveFloat, "length_scale") == 1e-30
     finally:
         torch.set_flush_denormal(before)

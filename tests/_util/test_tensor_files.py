@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from spacetime_en import InputError
-from spacetime_en._util.tensor_files import read_header, read_tensors
+from spacetime_en._util.tensor_files import read_tensor_header, read_tensors
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def path(tmp_path):
 
 
 def test_the_header_says_shapes_and_types_without_the_tensors(path):
-    header = read_header(path)
+    header = read_tensor_header(path)
     assert header.metadata == {"made by": "a test"}
     assert header.tensors["net.weight"] == (torch.float32, (2, 3))
     assert header.tensors["net.steps"] == (torch.int64, (4,))
@@ -38,4 +38,4 @@ def test_pickles_and_truncated_files_are_refused(path, tmp_path):
         read_tensors(tmp_path / "a.pt")
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(InputError, match="not a whole safetensors file"):
-        read_header(path)
+        read_tensor_header(path)

@@ -8,7 +8,7 @@ import torch
 
 from spacetime_en import InputError
 from spacetime_en.data import Trajectories
-from spacetime_en.data.valid import LARGEST
+from spacetime_en.data.valid import FLOAT32_MAX
 
 X = np.random.default_rng(0).standard_normal((3, 6, 4, 2))
 
@@ -90,8 +90,8 @@ def test_numbers_of_any_type_and_order_are_numbers():
 
 def test_the_largest_number_of_single_precision_is_one():
     x = np.zeros((2, 1, 1))
-    x[:] = LARGEST
-    assert Trajectories.from_arrays(x).x.max() == LARGEST
+    x[:] = FLOAT32_MAX
+    assert Trajectories.from_arrays(x).x.max() == FLOAT32_MAX
 
 
 @pytest.mark.parametrize(

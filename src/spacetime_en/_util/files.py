@@ -39,7 +39,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 @contextmanager
-def new_whole(target: Path) -> Iterator[Path]:
+def create_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary path that is renamed to `target`, a file or a folder, if no error occurs.
 
     An existing `target`, or one that another process is writing, is refused and never overwritten.

@@ -45,19 +45,18 @@ MOST_BYTES = 64 << 20  # of a text file; the facts of a million frames take half
 MOST_YAML = 1 << 18  # characters; YAML is slow to parse
 LONGEST_NAME = 64
 
-Count = Annotated[
-    int, msgspec.Meta(ge=0, le=2**53)
-]  # exact in float64, which many JSON readers use
-Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+# Up to 2^53, whole numbers are exact in float64, which many JSON readers use.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _MAX = sys.float_info.max  # so that infinity and NaN are refused
-LARGEST = float(np.finfo(np.float32).max)  # models compute in single precision
+FLOAT32_MAX = float(np.finfo(np.float32).max)  # models compute in single precision
 Finite = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0.0, le=LARGEST)]
+NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0.0, le=FLOAT32_MAX)]
 # The smallest normal number. gt=0 would not do: msgspec compares with the smallest denormal number,
 # and to a CPU that takes denormal numbers for 0 (flush_denormal) that is 0, so 0 would pass.
 LEAST = sys.float_info.min
-Scale = Annotated[float, msgspec.Meta(ge=LEAST, le=LARGEST)]  # a length, a time, a rate
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+PositiveFloat = Annotated[float, msgspec.Meta(ge=LEAST, le=FLOAT32_MAX)]
+UnitInterval = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 _NO_BOUNDS = msgspec.Meta()
 
 
@@ -292,7 +291,7 @@ def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
         words = "a finite number"
     elif limit and "to 1" not in words:
         most = limit[2].removesuffix(".0")
-        most = f"{LARGEST:.2g}" if most == str(LARGEST) else most
+        most = f"{FLOAT32_MAX:.2g}" if most == str(FLOAT32_MAX) else most
         words += f", {'at most' if limit[1] == '<=' else 'below'} {most}"
     return f"expected {words}, found {found}"
 

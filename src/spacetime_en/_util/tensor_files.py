@@ -27,7 +27,7 @@ DTYPES = {
 }
 
 
-class Held(NamedTuple):
+class TensorSpec(NamedTuple):
     """The type and shape of a tensor in a file, before it is read.
 
     Args:
@@ -39,7 +39,7 @@ class Held(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Header(NamedTuple):
+class TensorFileHeader(NamedTuple):
     """The header of a safetensors file.
 
     Args:
@@ -48,17 +48,17 @@ class Header(NamedTuple):
     """
 
     metadata: dict[str, str]
-    tensors: dict[str, Held]
+    tensors: dict[str, TensorSpec]
 
 
-def read_header(path: Path) -> Header:
+def read_tensor_header(path: Path) -> TensorFileHeader:
     """The header of a file, without reading the tensors."""
     with _open(path) as file:
         held = {}
         for name in file.keys():  # noqa: SIM118
             part = file.get_slice(name)
-            held[name] = Held(DTYPES.get(part.get_dtype()), tuple(part.get_shape()))
-        return Header(dict(file.metadata() or {}), held)
+            held[name] = TensorSpec(DTYPES.get(part.get_dtype()), tuple(part.get_shape()))
+        return TensorFileHeader(dict(file.metadata() or {}), held)
 
 
 def read_tensors(path: Path, part: str = "") -> dict[str, Tensor]:

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import new_whole
+from spacetime_en._util.files import create_atomically
 from spacetime_en._util.schema import (
     Count,
-    Positive,
+    PositiveInt,
     check_format,
     check_name,
     check_no_link,
@@ -59,7 +59,7 @@ class Spec:
     times: list[float]
     box: list[list[float]] | None
     meta: dict[str, Any]
-    lengths: list[Positive] | None = None
+    lengths: list[PositiveInt] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class ShardMeta:
     """
 
     shard: Count
-    shards: Positive
-    num: Positive
+    shards: PositiveInt
+    num: PositiveInt
     arrays: list[str]
     checksum: str
     statistics: dict[str, Any] | None
@@ -205,7 +205,7 @@ def shard_name(shard: int, shards: int) -> str:
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
     """A temporary folder that becomes `target` if the block ends well, and vanishes if not."""
-    with new_whole(target) as folder:
+    with create_atomically(target) as folder:
         folder.mkdir()
         yield folder
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Positive, checked, shortened
+from spacetime_en._util.schema import PositiveInt, checked, shortened
 from spacetime_en.data.leaks import REPEATED, copies, overlaps
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
@@ -83,10 +83,10 @@ class Task:
         cls,
         trajectories: Trajectories,
         *,
-        length: Positive | None = None,
-        stride: Positive | None = None,
-        target_steps: Positive | None = None,
-        frame_interval: Positive | None = None,
+        length: PositiveInt | None = None,
+        stride: PositiveInt | None = None,
+        target_steps: PositiveInt | None = None,
+        frame_interval: PositiveInt | None = None,
         counts: tuple[int, int, int] | None = None,
         name: str = "data",
         audit: bool = False,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import LARGEST, argument, check_name, reason, shortened
+from spacetime_en._util.schema import FLOAT32_MAX, argument, check_name, reason, shortened
 
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import LazyArray, Trajectories
@@ -56,7 +56,7 @@ def as_integers(name: str, value: Any) -> NDArray[np.int64]:
 def check_time_step(time_step: Any) -> float:
     """Convert the time between frames to a number."""
     step = as_floats("time_step", time_step)
-    if step.shape != () or not SHORTEST <= step <= LARGEST:
+    if step.shape != () or not SHORTEST <= step <= FLOAT32_MAX:
         raise InputError(
             f"time_step: expected the time between frames, found {shortened(time_step)}."
         )
@@ -73,17 +73,17 @@ def check_values(name: str, values: LazyArray) -> None:
     rows = max(1, _AT_ONCE // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), rows):
         piece = np.asarray(values[start : start + rows])
-        if piece.size == 0 or (piece.min() >= -LARGEST and piece.max() <= LARGEST):
+        if piece.size == 0 or (piece.min() >= -FLOAT32_MAX and piece.max() <= FLOAT32_MAX):
             continue
-        place = np.argwhere(~(np.abs(piece) <= LARGEST))[0]
+        place = np.argwhere(~(np.abs(piece) <= FLOAT32_MAX))[0]
         value = piece[tuple(place)]
         axes = ("run", "frame", "node") if piece.ndim == 4 else ("run", "node", "node")
         where = [start + int(place[0]), *place[1:].tolist()]
         at = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where, strict=False))
         if np.isfinite(value):
             raise InputError(
-                f"{name}: {value:g} at {at} is beyond {LARGEST:.2g}, where single precision ends; "
-                "use other units."
+                f"{name}: {value:g} at {at} is beyond {FLOAT32_MAX:.2g}, where single precision "
+                "ends; use other units."
             )
         raise InputError(f"{name}: NaN or infinite values at {at}; mend or cut them out.")
 
@@ -134,7 +134,7 @@ def check_frames(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
         if value.shape != (T,) or not np.isfinite(value).all() or not (np.diff(value) > 0).all():
             raise InputError(f"{name}: expected {T} increasing numbers, found {preview(value)}.")
     gaps = np.diff(times)
-    if not ((gaps >= SHORTEST) & (gaps <= LARGEST)).all() or np.abs(times).max() > LARGEST:
+    if not ((gaps >= SHORTEST) & (gaps <= FLOAT32_MAX)).all() or np.abs(times).max() > FLOAT32_MAX:
         raise InputError(
             f"times: {preview(times)} are too large or too close together for single precision, in "
             "which models compute; use another unit."
@@ -147,7 +147,7 @@ def check_box(box: NDArray[Any], n: int) -> None:
         raise InputError(
             f"box: expected {n} edge lengths or {n} cell vectors, found shape {box.shape}."
         )
-    if not (np.abs(box) <= LARGEST).all():
+    if not (np.abs(box) <= FLOAT32_MAX).all():
         raise InputError(f"box: expected finite lengths, found {preview(box)}.")
     with np.errstate(all="ignore"):
         volume = np.linalg.det(box)

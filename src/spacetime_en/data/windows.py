@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Count, NotNegative, Positive, Scale, checked
+from spacetime_en._util.schema import Count, NonNegativeFloat, PositiveFloat, PositiveInt, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import Trained, prepare_for
 from spacetime_en.data.cut import Cut
@@ -59,19 +59,19 @@ class Windows:
     def __init__(
         self,
         trajectories: Trajectories,
-        length: Positive,
-        stride: Positive,
-        target_steps: Positive,
+        length: PositiveInt,
+        stride: PositiveInt,
+        target_steps: PositiveInt,
         *,
-        frame_interval: Positive | None = None,
+        frame_interval: PositiveInt | None = None,
         runs: NDArray[np.int64] | Sequence[int] | None = None,
         steps: tuple[int, int] | None = None,
         starts: NDArray[np.int64] | Sequence[tuple[int, int]] | None = None,
-        noise: NotNegative = 0.0,
+        noise: NonNegativeFloat = 0.0,
         noise_seed: Count = 0,
         targets: Targets = "observed",
-        radius: Scale | None = None,
-        k: Positive | None = None,
+        radius: PositiveFloat | None = None,
+        k: PositiveInt | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         if length == 1 and not trajectories.measured_velocities:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from spacetime_en._util.errors import InputError, require
-from spacetime_en._util.files import new_whole, refuse_existing
+from spacetime_en._util.files import create_atomically, refuse_existing
 from spacetime_en.data.shards import ShardWriter, shard_name, whole_folder
 from spacetime_en.data.trajectories import Trajectories
 
@@ -93,7 +93,7 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
             raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
     if like.lengths is not None:
         raise InputError(f"{target}: the runs have different lengths; use a folder.")
-    with new_whole(target) as file:
+    with create_atomically(target) as file:
         with ShardWriter(file.parent, 0, 1, len(like)) as shard:
             yield shard.append
         written = Trajectories.open(file.parent)
@@ -112,7 +112,7 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
 def _h5md(target: Path, like: Trajectories) -> Iterator[Append]:
     h5py = require("h5py", "h5md")
     _check_holds(target, like, ("mass", "charge", "species"))
-    with new_whole(target) as file, h5py.File(file, "w") as h5:
+    with create_atomically(target) as file, h5py.File(file, "w") as h5:
         yield lambda part: _write_h5md(h5, part)
 
 
@@ -161,7 +161,7 @@ def _ase(target: Path, like: Trajectories) -> Iterator[Append]:
     number = "atomic_number" if "atomic_number" in like.attributes else "species"
     _check_holds(target, like, ("mass", number))
     _check_atoms(target, like, number, elements=len(require("ase.data", "ase").chemical_symbols))
-    with new_whole(target) as file, _atoms_file(file) as write:
+    with create_atomically(target) as file, _atoms_file(file) as write:
 
         def append(part: Trajectories) -> None:
             numbers, masses = part.attributes.get(number), part.attributes.get("mass")

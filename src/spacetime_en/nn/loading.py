@@ -20,7 +20,7 @@ from torch.nn.modules.module import (
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import shortened
-from spacetime_en._util.tensor_files import Held, read_header, read_tensors
+from spacetime_en._util.tensor_files import TensorSpec, read_tensor_header, read_tensors
 
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
@@ -31,7 +31,7 @@ MAX_LAYERS = 2_000  # layers and tensors of any model,
 LAYERS_PER_TENSOR = 20  # and so many more for every tensor of its file
 
 
-def build(make: Callable[[], M], where: str, held: Mapping[str, Held] | None = None) -> M:
+def build(make: Callable[[], M], where: str, held: Mapping[str, TensorSpec] | None = None) -> M:
     """Call a constructor, and stop it if the model becomes too large.
 
     It runs on torch's "meta" device first, which takes no memory, because a constructor may fill
@@ -79,7 +79,7 @@ def load(make: Callable[[], M], path: Path, part: str = "") -> M:
         part: the prefix of the names of its weights there.
     Returns: the model in eval mode, each weight in the precision that it was saved in.
     """
-    tensors = read_header(path).tensors
+    tensors = read_tensor_header(path).tensors
     held = {name.removeprefix(part): t for name, t in tensors.items() if name.startswith(part)}
     model = build(make, str(path), held)
     check_fits(model.state_dict(), held, path)
@@ -89,7 +89,7 @@ def load(make: Callable[[], M], path: Path, part: str = "") -> M:
     return model.eval()
 
 
-def check_fits(wanted: Mapping[str, Tensor], held: Mapping[str, Held], path: Path) -> None:
+def check_fits(wanted: Mapping[str, Tensor], held: Mapping[str, TensorSpec], path: Path) -> None:
     """Refuse a file that holds other tensors than a model has, or tensors of another kind."""
     for name, tensor in wanted.items():
         if name not in held or held[name].shape != tensor.shape:

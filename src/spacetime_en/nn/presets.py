@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from spacetime_en._util.errors import InputError, no_such
-from spacetime_en._util.schema import Positive, checked
+from spacetime_en._util.schema import PositiveInt, checked
 from spacetime_en._util.trust import named_object
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -61,7 +61,7 @@ PRESETS = {
 def build_model(
     preset: str,
     *,
-    nodes: Positive | None = None,
+    nodes: PositiveInt | None = None,
     like: SpacetimeGraph | None = None,
     **settings: Any,
 ) -> Forecaster:

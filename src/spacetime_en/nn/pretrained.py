@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from spacetime_en._util.errors import InputError, no_such, require
 from spacetime_en._util.files import write_atomically
 from spacetime_en._util.schema import argument, check_format, parse_json, read_text, typed
-from spacetime_en._util.tensor_files import read_header
+from spacetime_en._util.tensor_files import read_tensor_header
 from spacetime_en.facts import DataFacts
 from spacetime_en.nn.loading import check_finite, load
 
@@ -158,14 +158,14 @@ def _find(
             raise InputError(f"{path}: expected {CONFIG} and {WEIGHTS}, {missing[0]} is missing.")
         weights = path / WEIGHTS
         text = read_text(path / CONFIG)
-        embedded = read_header(weights).metadata.get("config")
+        embedded = read_tensor_header(weights).metadata.get("config")
         if embedded is not None and _parse(path, text) != _parse(path, embedded):
             raise InputError(
                 f"{path}: {CONFIG} is not the config that {WEIGHTS} was saved with: they belong to "
                 f"different models; save again, or load the file {WEIGHTS} alone."
             )
     elif path.is_file():
-        text, weights = read_header(path).metadata.get("config", ""), path
+        text, weights = read_tensor_header(path).metadata.get("config", ""), path
         if not text:
             raise InputError(f"{path}: its header has no config; load the folder it came from.")
     else:
@@ -183,5 +183,5 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 def _trained_on(path: Path) -> DataFacts | None:
     """The data that a model was trained on, if the file says so."""
-    text, where = read_header(path).metadata.get("trained_on"), f"{path}: trained_on"
+    text, where = read_tensor_header(path).metadata.get("trained_on"), f"{path}: trained_on"
     return None if text is None else typed(parse_json(text, where), DataFacts, where)

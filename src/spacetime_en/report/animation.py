@@ -15,7 +15,7 @@ from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import new_whole
+from spacetime_en._util.files import create_atomically
 from spacetime_en._util.schema import Count, checked, shortened
 from spacetime_en.data.graphs import states_at
 from spacetime_en.data.simulation.simulator import simulate
@@ -208,7 +208,7 @@ def animate(
         raise InputError(f"fps: expected 1 to 100 frames a second, found {shortened(fps)}.")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError(f"{out}: MP4 needs the program ffmpeg; install it, or write a .gif.")
-    with new_whole(out) as part:
+    with create_atomically(out) as part:
         if kind == ".html":
             script = 'theme(); $("title").textContent = DATA.title; view(DATA.scenes);\n'
             data = {"title": scene.title, "scenes": [scene.to_json()]}

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import check_format, parse_json, shortened, typed
-from spacetime_en._util.tensor_files import Held, read_header, read_tensors
+from spacetime_en._util.tensor_files import TensorSpec, read_tensor_header, read_tensors
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.loading import check_finite, check_fits
 from spacetime_en.training.state import TrainingProgress, TrainingState
@@ -61,7 +61,7 @@ def read_progress(path: Path, owner: CheckpointOwner) -> TrainingProgress:
     """The progress in a checkpoint; one of another model or of other data is refused."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such checkpoint.")
-    text = read_header(path).metadata.get("checkpoint")
+    text = read_tensor_header(path).metadata.get("checkpoint")
     if text is None:
         raise InputError(f"{path}: is no checkpoint, its header says of no training.")
     where = f"{path}: its header"
@@ -90,7 +90,7 @@ def read_checkpoint(
         model: the model that it must fit, if training is to continue from it.
     """
     state = TrainingState(read_progress(path, owner))
-    held = read_header(path).tensors
+    held = read_tensor_header(path).tensors
     for name in held:
         if name.partition("/")[0] not in PARTS:
             raise InputError(f"{path}: holds {shortened(name)}, which is no part of a checkpoint.")
@@ -105,13 +105,13 @@ def read_checkpoint(
 
 def weights_in(path: Path) -> str:
     """The prefix of the weights to forecast with: the averaged ones, if there are any."""
-    averaged = any(name.startswith("averaged/") for name in read_header(path).tensors)
+    averaged = any(name.startswith("averaged/") for name in read_tensor_header(path).tensors)
     return "averaged/" if averaged else "weights/"
 
 
-def _check_fits(model: Forecaster, held: Mapping[str, Held], path: Path) -> None:
+def _check_fits(model: Forecaster, held: Mapping[str, TensorSpec], path: Path) -> None:
     """Refuse tensors that do not fit the model and its optimiser."""
-    parts: dict[str, dict[str, Held]] = {part: {} for part in PARTS}
+    parts: dict[str, dict[str, TensorSpec]] = {part: {} for part in PARTS}
     for name, tensor in held.items():
         part, _, rest = name.partition("/")
         parts[part][rest] = tensor

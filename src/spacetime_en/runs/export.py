@@ -21,7 +21,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from spacetime_en._util.errors import InputError, require
-from spacetime_en._util.files import new_whole, refuse_existing
+from spacetime_en._util.files import create_atomically, refuse_existing
 from spacetime_en._util.progress import silenced
 from spacetime_en._util.schema import checked
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -97,7 +97,7 @@ def export(
         }
         write = _onnx if format == "onnx" else _torch_export
         content = write(program, inputs, shapes, _description(model, example, inputs, shapes))
-    with new_whole(path) as part:
+    with create_atomically(path) as part:
         part.write_bytes(content)
     return path
 

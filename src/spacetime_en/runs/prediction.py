@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Positive, Scale, checked
+from spacetime_en._util.schema import PositiveFloat, PositiveInt, checked
 from spacetime_en.data.compatibility import data_mismatches, prepare_for
 from spacetime_en.data.cut import Cut
 from spacetime_en.data.graphs import as_graph, states_at
@@ -35,12 +35,12 @@ def predict(
     trajectories: Trajectories,
     out: str | os.PathLike[str],
     *,
-    length: Positive,
+    length: PositiveInt,
     frame_time: float | None,
-    horizon_time: Scale,
-    radius: Scale | None = None,
-    k: Positive | None = None,
-    batch_size: Positive | None = None,
+    horizon_time: PositiveFloat,
+    radius: PositiveFloat | None = None,
+    k: PositiveInt | None = None,
+    batch_size: PositiveInt | None = None,
     last: bool = False,
     progress: Callable[[int], None] | None = None,
     tell: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
@@ -135,7 +135,7 @@ def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | No
 
 @checked
 def count_windows(
-    trajectories: Trajectories, *, length: Positive, frame_time: float | None, last: bool = False
+    trajectories: Trajectories, *, length: PositiveInt, frame_time: float | None, last: bool = False
 ) -> int:
     """The number of windows that :func:`predict` forecasts from, in all runs."""
     return int(_counts(trajectories, _cut(trajectories, length, frame_time, last)).sum())

@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Count, NotNegative, Positive, Scale, arguments, shortened
+from spacetime_en._util.schema import (
+    Count,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    arguments,
+    shortened,
+)
 
 Optimiser = Literal["adam", "adamw"]
 Schedule = Literal["constant", "cosine"]
@@ -54,27 +61,27 @@ class TrainingSettings:
         num_nodes: number of machines.
     """
 
-    lr: Scale = 1e-3
-    batch_size: Positive = 100
+    lr: PositiveFloat = 1e-3
+    batch_size: PositiveInt = 100
     optimiser: Optimiser = "adam"
-    weight_decay: NotNegative = 0.0
-    alpha: NotNegative = 1.0
-    clip: Scale | None = 1.0
+    weight_decay: NonNegativeFloat = 0.0
+    alpha: NonNegativeFloat = 1.0
+    clip: PositiveFloat | None = 1.0
     skip: Count = 0
     warmup: Below1 = 0.0
     schedule: Schedule = "constant"
     ema: Below1 | None = None
-    epochs: Positive | None = None
-    steps: Positive | None = None
+    epochs: PositiveInt | None = None
+    steps: PositiveInt | None = None
     max_time: str | None = None
     clock: Clock = "wall"
-    validate_every: Positive | None = None
-    save_every: NotNegative = 300.0
+    validate_every: PositiveInt | None = None
+    save_every: NonNegativeFloat = 300.0
     seed: Count = 0
     precision: Precision = "32-true"
     accelerator: Accelerator = "auto"
-    devices: Positive | None = None
-    num_nodes: Positive = 1
+    devices: PositiveInt | None = None
+    num_nodes: PositiveInt = 1
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self), include_extras=True)

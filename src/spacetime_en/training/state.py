@@ -9,7 +9,7 @@ import msgspec
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Count, NotNegative
+from spacetime_en._util.schema import Count, NonNegativeFloat
 
 
 class DivergenceError(InputError):
@@ -42,7 +42,7 @@ class TrainingProgress:
     """
 
     step: Count = 0
-    time: NotNegative = 0.0
+    time: NonNegativeFloat = 0.0
     best: Annotated[float, msgspec.Meta(ge=0.0)] = float("inf")
     best_step: Count = 0
     best_is_final: bool = True

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en._util.progress import progress_bar
-from spacetime_en._util.schema import Positive
+from spacetime_en._util.schema import PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet, cached
 from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
@@ -36,7 +36,7 @@ class EGNNBenchmark(DataSet):
         target_steps: 10, 15 or 20 of the benchmark's frames, of 100 simulation steps each.
     """
 
-    target_steps: Positive = 10
+    target_steps: PositiveInt = 10
     needs_scales = False
 
     def load(self, name: str, cache: Path) -> Task:

@@ -8,7 +8,7 @@ import msgspec
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.progress import progress_bar
-from spacetime_en._util.schema import Count, NotNegative, Positive
+from spacetime_en._util.schema import Count, NonNegativeFloat, PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet, cached
 from spacetime_en.data.simulation.simulator import simulate
 from spacetime_en.data.task import Task
@@ -42,11 +42,11 @@ class Simulated(DataSet):
     system: Literal["charged", "gravity", "springs"]
     nodes: Million = 5
     length: Million = 10
-    stride: Positive = 1
-    target_steps: Positive = 1_000
-    frame_interval: Positive = 10
-    counts: tuple[Positive, Positive, Positive] = (16_000, 2_000, 2_000)
-    noise: NotNegative = 0.0
+    stride: PositiveInt = 1
+    target_steps: PositiveInt = 1_000
+    frame_interval: PositiveInt = 10
+    counts: tuple[PositiveInt, PositiveInt, PositiveInt] = (16_000, 2_000, 2_000)
+    noise: NonNegativeFloat = 0.0
     noise_seed: Count = 0
     seed: Count = 0
     scheme: Literal["kick-drift", "verlet", "adaptive"] = "kick-drift"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from spacetime_en._util.errors import InputError, require
-from spacetime_en._util.schema import Positive
+from spacetime_en._util.schema import PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet
 from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
@@ -38,9 +38,9 @@ class SolarSystem(DataSet):
         target_steps: days from the last frame to the target.
     """
 
-    length: Positive = 10
-    stride: Positive = 10
-    target_steps: Positive = 30
+    length: PositiveInt = 10
+    stride: PositiveInt = 10
+    target_steps: PositiveInt = 30
 
     def load(self, name: str, cache: Path) -> Task:
         """Evaluate the ephemeris on the days that windows need."""

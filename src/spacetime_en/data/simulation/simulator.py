@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.machine import free_memory, free_room, in_words
-from spacetime_en._util.schema import Positive, checked, shortened
+from spacetime_en._util.schema import PositiveInt, checked, shortened
 from spacetime_en.data.rng import Streams
 from spacetime_en.data.shards import ShardWriter, find_shards, read_meta, shard_name
 from spacetime_en.data.simulation import integrator
@@ -36,9 +36,9 @@ Progress = Callable[[int], None]
 @checked
 def simulate(
     system: str | System,
-    num: Positive,
+    num: PositiveInt,
     *,
-    nodes: Positive = 5,
+    nodes: PositiveInt = 5,
     dims: int = 3,
     steps: int | None = None,
     save: Sequence[int] | None = None,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Positive, Share
+from spacetime_en._util.schema import PositiveInt, UnitInterval
 from spacetime_en.collation import collate
 from spacetime_en.geometry import NAMED_NODES, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -56,15 +56,15 @@ class Body(Forecaster):
     def __init__(
         self,
         nodes: Joints,
-        frames: Positive = 10,
+        frames: PositiveInt = 10,
         parents: list[int] | None = None,
-        hidden: Positive = 64,
-        context: Positive = 64,
-        dropout: Share = 0.2,
+        hidden: PositiveInt = 64,
+        context: PositiveInt = 64,
+        dropout: UnitInterval = 0.2,
         mirrored: bool = True,
-        memory: Share = 0.5,
+        memory: UnitInterval = 0.5,
         up: bool = False,
-        dims: Positive = 3,
+        dims: PositiveInt = 3,
     ) -> None:
         super().__init__()
         if frames < 2:

@@ -1,6 +1,6 @@
 """EGNN on every frame, then the mean over the frames."""
 
-from spacetime_en._util.schema import Count, Positive, Scale
+from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -27,14 +27,14 @@ class EGNNForecaster(Forecaster):
 
     def __init__(
         self,
-        features: Positive = 1,
+        features: PositiveInt = 1,
         edge_features: Count = 1,
-        hidden: Positive = 64,
-        layers: Positive = 3,
+        hidden: PositiveInt = 64,
+        layers: PositiveInt = 3,
         residual: bool = True,
         up: bool = False,
-        length_scale: Scale = 1.0,
-        time_scale: Scale = 1.0,
+        length_scale: PositiveFloat = 1.0,
+        time_scale: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
         self.egnn = EGNN(features + 2 * up, edge_features + 1, hidden, layers, residual, up)

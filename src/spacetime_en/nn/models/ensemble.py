@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Count, Positive, Scale
+from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.models.flow import Flow, Steps
@@ -47,11 +47,11 @@ class FlowEnsemble(Flow):
         self,
         edge_features: Count = 1,
         node_features: Count = 0,
-        hidden: Positive = 32,
+        hidden: PositiveInt = 32,
         steps: Steps = 64,
         members: Members = 64,
-        length_scale: Scale = 1.0,
-        time_scale: Scale = 1.0,
+        length_scale: PositiveFloat = 1.0,
+        time_scale: PositiveFloat = 1.0,
     ) -> None:
         super().__init__(
             edge_features, node_features, hidden, steps, None, length_scale, time_scale

@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from spacetime_en._util.schema import Count, Positive, Scale
+from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -143,13 +143,13 @@ class ESTAG(Forecaster):
 
     def __init__(
         self,
-        features: Positive = 1,
+        features: PositiveInt = 1,
         edge_features: Count = 1,
-        frames: Positive = 10,
-        hidden: Positive = 64,
-        blocks: Positive = 2,
-        length_scale: Scale = 1.0,
-        time_scale: Scale = 1.0,
+        frames: PositiveInt = 10,
+        hidden: PositiveInt = 64,
+        blocks: PositiveInt = 2,
+        length_scale: PositiveFloat = 1.0,
+        time_scale: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
         self.embed = nn.Linear(features, hidden)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import LEAST, Count, Positive, Scale
+from spacetime_en._util.schema import LEAST, Count, PositiveFloat, PositiveInt
 from spacetime_en._util.tensors import as_tensor
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -84,11 +84,11 @@ class Flow(Forecaster):
         self,
         edge_features: Count = 1,
         node_features: Count = 0,
-        hidden: Positive = 32,
+        hidden: PositiveInt = 32,
         steps: Steps = 16,
         step_fraction: StepFraction | None = 0.1,
-        length_scale: Scale = 1.0,
-        time_scale: Scale = 1.0,
+        length_scale: PositiveFloat = 1.0,
+        time_scale: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
         self.force = PairForce(edge_features + 2 * node_features, hidden)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Positive
+from spacetime_en._util.schema import PositiveInt
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.geometry import NAMED_NODES, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -56,10 +56,10 @@ class Kernel(Regression):
     def __init__(
         self,
         nodes: Joints,
-        frames: Positive = 10,
-        dims: Positive = 3,
+        frames: PositiveInt = 10,
+        dims: PositiveInt = 3,
         parents: list[int] | None = None,
-        centres: Positive = 2000,
+        centres: PositiveInt = 2000,
         mirrored: bool = True,
         up: bool = False,
     ) -> None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from spacetime_en._util.schema import Count, Positive, Scale, Share
+from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt, UnitInterval
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -71,16 +71,16 @@ class LSTM(Forecaster):
 
     def __init__(
         self,
-        nodes: Positive,
-        features: Positive = 1,
+        nodes: PositiveInt,
+        features: PositiveInt = 1,
         edge_features: Count = 1,
-        dims: Positive = 3,
-        hidden: Positive = 128,
-        layers: Positive = 2,
-        blocks: Positive = 3,
-        dropout: Share = 0.1,
-        length_scale: Scale = 1.0,
-        time_scale: Scale = 1.0,
+        dims: PositiveInt = 3,
+        hidden: PositiveInt = 128,
+        layers: PositiveInt = 2,
+        blocks: PositiveInt = 3,
+        dropout: UnitInterval = 0.1,
+        length_scale: PositiveFloat = 1.0,
+        time_scale: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
         channels = edge_features + 1

@@ -5,7 +5,7 @@ import itertools
 import torch
 from torch import nn
 
-from spacetime_en._util.schema import Positive, Scale
+from spacetime_en._util.schema import PositiveFloat, PositiveInt
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -26,11 +26,11 @@ class MLP(Forecaster):
 
     def __init__(
         self,
-        dims: Positive = 3,
-        hidden: Positive = 128,
-        layers: Positive = 5,
-        length_scale: Scale = 1.0,
-        time_scale: Scale = 1.0,
+        dims: PositiveInt = 3,
+        hidden: PositiveInt = 128,
+        layers: PositiveInt = 5,
+        length_scale: PositiveFloat = 1.0,
+        time_scale: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
         widths = [2 * dims] + [hidden] * layers

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Count, Positive
+from spacetime_en._util.schema import Count, PositiveInt
 from spacetime_en.geometry import FULL_SYMMETRY, NAMED_NODES, Symmetries, norm
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import Examples
@@ -78,7 +78,7 @@ class Ridge(_Ridge):
         frames: number L of frames.
     """
 
-    def __init__(self, nodes: Positive, frames: Positive = 10) -> None:
+    def __init__(self, nodes: PositiveInt, frames: PositiveInt = 10) -> None:
         super().__init__()
         count = (frames + 1) * nodes
         if count > MAX_VECTORS:
@@ -121,7 +121,7 @@ class SharedRidge(_Ridge):
         edge_features: number e of attributes of an edge.
     """
 
-    def __init__(self, frames: Positive = 10, edge_features: Count = 1) -> None:
+    def __init__(self, frames: PositiveInt = 10, edge_features: Count = 1) -> None:
         super().__init__()
         count = 2 * frames + 1 + 2 * (1 + edge_features)
         self.position = nn.Parameter(torch.zeros(count, 1))

@@ -3,7 +3,7 @@
 from torch import nn
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import Count, Finite, Positive, Scale, Share
+from spacetime_en._util.schema import Count, Finite, PositiveFloat, PositiveInt, UnitInterval
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -59,13 +59,13 @@ class SET(Forecaster):
 
     def __init__(
         self,
-        features: Positive = 1,
+        features: PositiveInt = 1,
         edge_features: Count = 1,
-        dims: Positive = 3,
-        nodes: Positive | None = None,
-        hidden: Positive = 128,
-        layers: Positive = 2,
-        blocks: Positive = 3,
+        dims: PositiveInt = 3,
+        nodes: PositiveInt | None = None,
+        hidden: PositiveInt = 128,
+        layers: PositiveInt = 2,
+        blocks: PositiveInt = 3,
         spatial: bool = True,
         temporal: bool = True,
         adjacency: AdjacencyForm | None = None,
@@ -75,10 +75,10 @@ class SET(Forecaster):
         residual: bool = True,
         scaled: bool = True,
         step: Finite = 0.5,
-        dropout: Share = 0.1,
+        dropout: UnitInterval = 0.1,
         up: bool = False,
-        length_scale: Scale = 1.0,
-        time_scale: Scale = 1.0,
+        length_scale: PositiveFloat = 1.0,
+        time_scale: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
         if unknown := set(encodings) - set("WXYZ"):
