@@ -10,8 +10,8 @@ ALL_INSTALLED := .venv/installed-extra
 demo: $(INSTALLED)
 	$(BIN)/spacetime demo
 
-# Two processes, as every test is single-threaded; tests that share a long preparation stay together.
-PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
+# Two processes, as every test is single-threaded; the tests of a file share what they prepare.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test: lint
 	$(PYTEST) -m "not slow"

@@ -36,7 +36,7 @@ def main() -> None:
     largest = max(value for row in groups for value in row.values())
     axes.plot((0, largest), (0, largest), color="0.6", lw=1)
     axes.plot([row["predicted"] for row in groups], [row["actual"] for row in groups], "o")
-    axes.set(xlabel="error of a coordinate, as the model says", ylabel="error found (both rms)")
+    axes.set(xlabel="predicted error of a coordinate", ylabel="actual error (both rms)")
     figure.savefig(given.out, dpi=150)
     print(given.out)
 

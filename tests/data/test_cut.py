@@ -12,6 +12,13 @@ def test_windows_are_all_places_where_the_frames_are_there():
     assert cut.frames(np.array([1])).tolist() == [[2, 3, 4]]
 
 
+def test_offsets_may_count_backwards():
+    cut = Cut.find(STEPS, np.array([-30, -20, 0]))
+    assert cut.anchors.tolist() == cut.ends.tolist() == [3, 4]
+    assert cut.frames().tolist() == [[0, 1, 3], [2, 3, 4]]
+    assert cut.first.tolist() == [0, 2]
+
+
 def test_only_windows_that_lie_between():
     cut = Cut.find(STEPS, np.array([0, 10]))
     assert cut.first.tolist() == [0, 1, 2, 4, 5]

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reproduce")]
+pytestmark = pytest.mark.slow
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""

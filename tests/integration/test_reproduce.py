@@ -14,8 +14,6 @@ from spacetime_en.cli import main
 from spacetime_en.reproduce.plan import SCALES, TABLES, plan
 from tests.integration.conftest import reproduce
 
-pytestmark = pytest.mark.xdist_group("reproduce")  # in one process: all that is made is made once
-
 
 def test_it_writes_results_tables_figures_and_the_report(made):
     folder, said, _ = made

@@ -11,44 +11,49 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Cut:
-    """The windows of a run, each F frames that stand at given offsets from the first of them.
+    """The windows of a run, each F frames at given offsets from one of them, its anchor.
 
     Args:
         positions: of the run's frames on the axis of `offsets`, steps or times, (T,), increasing.
-        offsets: of a window's frames from its first, (F,), increasing from 0.
-        first: the frame with which each window starts, (S,), increasing.
+        offsets: of a window's frames from its anchor, (F,), increasing; one of them is 0.
+        anchors: the frame from which each window's offsets count, (S,), increasing.
     """
 
     positions: NDArray[Any]
     offsets: NDArray[Any]
-    first: NDArray[np.int64]
+    anchors: NDArray[np.int64]
 
     @classmethod
     def find(cls, positions: NDArray[Any], offsets: NDArray[Any], tolerance: float = 0.0) -> Cut:
         """All windows that fit; a frame may be off by a share `tolerance` of its offset."""
-        first = np.arange(len(positions))
+        anchors = np.arange(len(positions))
         for offset in offsets:
-            wanted = positions[first] + offset
+            wanted = positions[anchors] + offset
             off = abs(positions[_nearest(positions, wanted)] - wanted)
-            first = first[off <= tolerance * offset]
-        return cls(positions, offsets, first)
+            anchors = anchors[off <= tolerance * abs(offset)]
+        return cls(positions, offsets, anchors)
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.anchors)
 
     def frames(self, index: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.int64]:
         """The frames of the windows at `index`, (b, F)."""
-        return _nearest(self.positions, self.positions[self.first[index]][:, None] + self.offsets)
+        return _nearest(self.positions, self.positions[self.anchors[index], None] + self.offsets)
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """The first frame of each window, (S,)."""
+        return _nearest(self.positions, self.positions[self.anchors] + self.offsets[0])
 
     @property
     def ends(self) -> NDArray[np.int64]:
         """The last frame of each window, (S,)."""
-        return _nearest(self.positions, self.positions[self.first] + self.offsets[-1])
+        return _nearest(self.positions, self.positions[self.anchors] + self.offsets[-1])
 
     def between(self, low: float, high: float) -> Cut:
         """The windows from position `low` to position `high`."""
         first, last = self.positions[self.first], self.positions[self.ends]
-        return Cut(self.positions, self.offsets, self.first[(first >= low) & (last <= high)])
+        return Cut(self.positions, self.offsets, self.anchors[(first >= low) & (last <= high)])
 
 
 def _nearest(positions: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:

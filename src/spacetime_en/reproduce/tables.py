@@ -177,19 +177,16 @@ def noisy(results: Results) -> Table:
 
 def horizons(results: Results) -> Table:
     """Mean and median error of each model, retrained for each horizon."""
-    found = {
+    by_model = {
         model: [results.tested(Data(steps_ahead=h), model) for h in HORIZONS] for model in BASELINES
     }
     rows: list[Row] = [
-        (MODELS[model].label, [_mean_and_median(result, "model") for result in own])
-        for model, own in found.items()
-        if any(own)
+        (MODELS[model].label, [_mean_and_median(result, "model") for result in tested])
+        for model, tested in by_model.items()
+        if any(tested)
     ]
-    for who, label in TRIVIAL.items() if rows else ():
-        at_each = [
-            next((own[place] for own in found.values() if own[place]), None)
-            for place in range(len(HORIZONS))
-        ]
+    for who, label in TRIVIAL.items() if rows else ():  # the same whatever model they stand beside
+        at_each = [next(filter(None, same), None) for same in zip(*by_model.values(), strict=True)]
         rows.append((label, [_mean_and_median(result, who) for result in at_each]))
     heads = [f"H = {h:,}" for h in HORIZONS]
     notes = ["Position MSE: mean (median). One seed; each model is trained anew for each horizon."]

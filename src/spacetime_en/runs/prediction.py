@@ -57,8 +57,8 @@ def predict(
 
     Args:
         model: on any device and of any dtype; it forecasts in evaluation mode, without gradients.
-        trajectories: the data, with the attributes that the model was trained on; of a model that
-            knows what it was trained on, by their names, else in that order.
+        trajectories: the data, with the attributes that the model was trained on; matched by name
+            if the model records them (``trained_on``), else in that order.
         out: what to write; see :mod:`spacetime_en.data.writers` for the formats.
         length: L, the number of frames of a window.
         frame_time: time between the frames of a window; None if there is only one.
@@ -68,11 +68,11 @@ def predict(
         last: only the newest window of each run.
         progress: called with the number of windows finished since the last call, of
             :func:`count_windows` in all.
-        tell: called with what the user should know.
+        tell: called with warnings.
     Returns: the path written.
     """
     t, cut = trajectories, _cut(trajectories, length, frame_time, last)
-    seen, origin = prepare_for(model, t)
+    data, origin = prepare_for(model, t)
     for sentence in () if model.trained_on is None else data_mismatches(model.trained_on, t):
         tell(f"warning: {sentence}")
     S, N, n = len(cut), *t.x.shape[2:]
@@ -91,11 +91,11 @@ def predict(
         for group in _parts(len(t), max(1, batch_size // S)):
             x, v = np.empty((2, len(group), S, N, n))
             inside = np.arange(S) < counts[group, None]  # windows that end before their run does
-            rows, places = inside.nonzero()
+            rows, columns = inside.nonzero()
             for part in _parts(len(rows), batch_size):
-                i, s = rows[part], places[part]
+                i, s = rows[part], columns[part]
                 at = group[i], cut.frames(s)
-                forecast = _forecast(model, seen, *at, horizon_time, radius, k, origin)
+                forecast = _forecast(model, data, *at, horizon_time, radius, k, origin)
                 x[i, s], v[i, s] = forecast.x.numpy() + origin, forecast.v.numpy()
                 if progress is not None:
                     progress(len(part))
@@ -128,7 +128,7 @@ def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | No
         radius, k: which nodes are neighbours, as in :func:`predict`.
     """
     complete = radius is None and k is None
-    K = nodes if complete else min(nodes, k or 64)  # (how many are within the radius, who knows)
+    K = nodes if complete else min(nodes, k or 64)  # (64: a guess for a radius)
     frames = min(NODES // nodes, EDGES // (nodes * K))
     return max(1, frames // length)
 
@@ -148,7 +148,8 @@ def _cut(trajectories: Trajectories, length: int, frame_time: float | None, last
     spacing = 0.0 if frame_time is None or length == 1 else frame_time  # 0.0: never asked for
     if length > len(times):
         raise _no_window(times, length, frame_time)
-    cut = Cut.find(times, spacing * np.arange(length), TOLERANCE)
+    # Counted from the last frames, so that each is forecast from once.
+    cut = Cut.find(times, spacing * np.arange(1 - length, 1), TOLERANCE)
     if len(cut) == 0:
         raise _no_window(times, length, frame_time)
     if last and trajectories.lengths is not None:
@@ -156,7 +157,7 @@ def _cut(trajectories: Trajectories, length: int, frame_time: float | None, last
             "last: the runs have different lengths, and end at different times; forecast from all "
             "windows, or from one run at a time."
         )
-    return dataclasses.replace(cut, first=cut.first[-1:]) if last else cut
+    return dataclasses.replace(cut, anchors=cut.anchors[-1:]) if last else cut
 
 
 def _counts(trajectories: Trajectories, cut: Cut) -> NDArray[np.int64]:
@@ -174,8 +175,6 @@ def _counts(trajectories: Trajectories, cut: Cut) -> NDArray[np.int64]:
 
 
 def _check_window(trajectories: Trajectories, length: int, frame_time: float | None) -> None:
-    if not isinstance(length, int | np.integer) or length < 1:
-        raise InputError(f"length: expected a positive whole number, found {length!r}.")
     if length > 1 and (frame_time is None or not 0 < frame_time < math.inf):
         raise InputError(
             f"frame_time: expected the time between the {length} frames, found {frame_time!r}."
@@ -209,7 +208,7 @@ def _no_window(times: NDArray[np.float64], length: int, frame_time: float | None
 def _steps(
     trajectories: Trajectories, ends: NDArray[np.int64], horizon_time: float
 ) -> NDArray[np.int64]:
-    """The steps of the forecasts, (S,): the data's own count going on; 0, 1, ... if it cannot."""
+    """The steps of the forecasts, (S,): the data's count continued; 0, 1, ... if that cannot be."""
     times, steps = trajectories.times, trajectories.steps
     if len(steps) > 1:
         step_time = (times[-1] - times[0]) / (steps[-1] - steps[0])
@@ -230,7 +229,7 @@ def _forecast(
     k: int | None,
     origin: NDArray[np.float64],
 ) -> Forecast:
-    """What is forecast from windows at `frames` (b, L) of `runs` (b,), in double precision."""
+    """Forecast from the windows at `frames` (b, L) of `runs` (b,); in double precision."""
     parameter = next(model.parameters(), torch.empty(0, dtype=torch.float64))
     x, v = states_at(trajectories, runs, frames, origin)
     graph = as_graph(

@@ -1,9 +1,9 @@
 """Motion capture in Acclaim's ASF/AMC format, as the CMU database has it.
 
 A skeleton (``.asf``) is a tree of bones, each with a direction, a length and the frame of its own
-angles; a motion (``.amc``) has for every frame the root's position and the angles of all joints.
 angles; a motion (``.amc``) has for each frame the root's position and the angles of all joints.
-angles, a bone turns by M = M_parent C R C^-1 and ends at x = x_parent + length M direction.
+Forward kinematics turns them into positions: with C the rotation of a bone's frame and R that of
+its angles, a bone turns by M = M_parent C R C^-1 and ends at x = x_parent + length M direction.
 """
 
 from __future__ import annotations

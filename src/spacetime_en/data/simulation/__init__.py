@@ -1,1 +1,5 @@
-"""Trajectories from laws of force: systems, compiled integrators, what they conserve."""
+"""Simulated trajectories: ``simulate``, and the systems that it knows.
+
+``systems`` has the laws of force, ``integrator`` and ``simd`` the compiled steps, ``drift`` what
+should be conserved, ``ray`` runs it on a cluster. Imports trajectories and what is below them.
+"""

@@ -1,1 +1,5 @@
-"""The parts of models that integrate motion: pair forces, leapfrog steps, initial conditions."""
+"""The parts of models that integrate motion.
+
+``force`` is a learned law between pairs, ``leapfrog`` integrates it, ``observer`` finds initial
+conditions in noisy windows. Imports layers, no model.
+"""
