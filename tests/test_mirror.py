@@ -17,14 +17,14 @@ TESTED_ELSEWHERE = {
     "data/datasets/dataset.py": "data/datasets/test_registry.py",  # a base class
     "data/graphs.py": "data/test_windows.py",  # a window is a graph
     "data/leaks.py": "data/test_task.py",  # a task refuses leaks
-    "data/readers/sandbox.py": "data/readers/test_strangers.py",  # damaged files, in a process
-    "data/readers/archives.py": "data/readers/test_strangers.py",
+    "data/readers/sandbox.py": "data/readers/test_untrusted_files.py",  # damaged files
+    "data/readers/archives.py": "data/readers/test_untrusted_files.py",
     "data/readers/arrays.py": READERS,
     "data/readers/atoms.py": READERS,
     "data/readers/foreign/atoms.py": READERS,
     "data/readers/foreign/h5md.py": READERS,
     "data/readers/foreign/molecules.py": READERS,
-    "data/readers/foreign/program.py": "data/readers/test_strangers.py",
+    "data/readers/foreign/program.py": "data/readers/test_untrusted_files.py",
     "data/readers/h5md.py": READERS,
     "data/readers/mocap.py": "data/datasets/test_mocap.py",
     "data/readers/molecules.py": READERS,
