@@ -412,7 +412,7 @@ def test_attributes_are_found_by_name_and_other_kinds_of_data_refused(tmp_path):
     other = {"age": rng.random((12, 4)), "radius": known["radius"], "mass": known["mass"]}
     swapped = walks(num=12, frames=6, attributes=other, meta={"length_unit": "km"})
     one, two = (
-        read(predict(model, t, tmp_path / name, **OPTIONS, tell=said.append))
+        read(predict(model, t, tmp_path / name, **OPTIONS, notify=said.append))
         for name, t in (("one", data), ("two", swapped))
     )
     assert np.array_equal(one.x, two.x)

@@ -43,7 +43,7 @@ def predict(
     batch_size: PositiveInt | None = None,
     last: bool = False,
     progress: Callable[[int], None] | None = None,
-    tell: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Path:
     """Forecast the state `horizon_time` after every window, and write the forecasts to a file.
 
@@ -68,13 +68,13 @@ def predict(
         last: only the newest window of each run.
         progress: called with the number of windows finished since the last call, of
             :func:`count_windows` in all.
-        tell: called with warnings.
+        notify: called with warnings.
     Returns: the path written.
     """
     t, cut = trajectories, _cut(trajectories, length, frame_time, last)
     data, origin = prepare_for(model, t)
     for sentence in () if model.trained_on is None else data_mismatches(model.trained_on, t):
-        tell(f"warning: {sentence}")
+        notify(f"warning: {sentence}")
     S, N, n = len(cut), *t.x.shape[2:]
     batch_size = fast_batch(length, N, radius, k) if batch_size is None else batch_size
     counts = _counts(t, cut)
