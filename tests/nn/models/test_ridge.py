@@ -56,12 +56,14 @@ def test_the_weights_of_a_node_are_those_of_plain_least_squares():
             values.append(target.x[b, :, c] - x[-1, :, c] - tau * v[-1, :, c])
     f, y = torch.stack(rows), torch.stack(values)
     scale = (f.mT @ f).diagonal().mean()
-    best = None
-    for penalty in (10.0 ** (k / 2) for k in range(-20, 5)):
-        w = torch.linalg.solve(f.mT @ f + penalty * scale * torch.eye(8, dtype=f.dtype), f.mT @ y)
-        error = (f @ w - y).square().mean()
-        best = min(best or (error, w), (error, w), key=lambda pair: pair[0])
-    assert torch.allclose(model.position, best[1], rtol=1e-6, atol=1e-8)
+    solutions = [
+        torch.linalg.solve(f.mT @ f + penalty * scale * torch.eye(8, dtype=f.dtype), f.mT @ y)
+        for penalty in (10.0 ** (k / 2) for k in range(-20, 5))
+    ]
+    errors = [(f @ w - y).square().mean() for w in solutions]
+    # Of penalties that are equally good up to rounding, the CPU decides which is the best.
+    torch.testing.assert_close((f @ model.position - y).square().mean(), min(errors))
+    assert any(torch.allclose(model.position, w, rtol=1e-6, atol=1e-6) for w in solutions)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
