@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ settings.load_profile("default")
 # Started in the background or by nohup, a process ignores these, and so do its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# Kernels that PyTorch compiled under another ATEN_CPU_CAPABILITY can give wrong numbers here.
+_compiled = tempfile.TemporaryDirectory()
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = _compiled.name
 torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
 
 if CMU.is_dir():  # measured motions: there in development and CI
