@@ -64,6 +64,12 @@ def gas(N: int, neighbours: float = 20.0, L: int = 2, seed: int = 0) -> Spacetim
     return SpacetimeGraph.from_particles(x, v, charge, neighbours=lists, box=[side] * 3)
 
 
+def both(graph: SpacetimeGraph) -> dict[str, Forecaster]:
+    """The paper's SET in the plain way and in ours, with the same weights."""
+    model = build_model("set", like=graph)
+    return {"yardstick": yardstick(model), "ours": model}
+
+
 def training_step(model: Forecaster, graph: SpacetimeGraph) -> Step:
     """Forward, backward and the optimiser."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
@@ -156,13 +162,10 @@ def training(
     peak = peak_rates()
     for N, B, rounds in cases:
         graph = particles(B, L, N)
-        model = build_model("set", like=graph)
-        steps = {
-            "yardstick": training_step(yardstick(model), graph),
-            "ours": training_step(copy.deepcopy(model), graph),
-            "ours, compiled": training_step(torch.compile(copy.deepcopy(model)), graph),
-            "yardstick, compiled": training_step(torch.compile(yardstick(model)), graph),
-        }
+        models = both(graph)
+        for name in ("ours", "yardstick"):
+            models[f"{name}, compiled"] = torch.compile(copy.deepcopy(models[name]))
+        steps = {name: training_step(model, graph) for name, model in models.items()}
         times = side_by_side(steps, rounds)
         needed, done = (matrix_products(graph, again) for again in (False, True))
         silus = EGCLS * edges_of(graph) * WIDTH * 9  # three, three again, and three slopes
@@ -185,11 +188,7 @@ def loaded(
     """The same training steps (N, B, rounds) while two other processes keep the cores busy."""
     for N, B, rounds in cases:
         graph = particles(B, L, N)
-        model = build_model("set", like=graph)
-        steps = {
-            "yardstick": training_step(yardstick(model), graph),
-            "ours": training_step(copy.deepcopy(model), graph),
-        }
+        steps = {name: training_step(model, graph) for name, model in both(graph).items()}
         with busy(others):
             times = side_by_side(steps, rounds)
         for name, taken in times.items():

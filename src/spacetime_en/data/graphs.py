@@ -121,6 +121,13 @@ def _with_features(
     )
 
 
+def max_neighbours(nodes: int, radius: float | None, k: int | None) -> int:
+    """How many neighbours a node has at most, to plan memory; for a radius, a guess."""
+    if radius is None and k is None:
+        return nodes
+    return min(nodes, k or 64)
+
+
 def to_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
     """Copy an array to a tensor."""
     return torch.from_numpy(np.array(array)).to(dtype)

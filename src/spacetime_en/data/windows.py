@@ -17,7 +17,7 @@ from spacetime_en._util.schema import Count, NonNegativeFloat, PositiveFloat, Po
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import Trained, prepare_for
 from spacetime_en.data.cut import Cut
-from spacetime_en.data.graphs import as_graph, states_at, to_tensor
+from spacetime_en.data.graphs import as_graph, max_neighbours, states_at, to_tensor
 from spacetime_en.data.rng import Streams
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import as_integers
@@ -161,9 +161,8 @@ class Windows:
         pairs = sum(
             k == "charge" or len(a.shape) == 3 for k, a in self.trajectories.attributes.items()
         )
-        complete = self.radius is None and self.k is None
-        K = N if complete else min(N, self.k or 64)  # (64: a guess for a radius)
-        edges = N * K * (pairs if complete else pairs + 1)
+        lists = self.radius is not None or self.k is not None
+        edges = N * max_neighbours(N, self.radius, self.k) * (pairs + lists)
         each = ((self.length + 1) * N * n * 2 + edges) * self.dtype.itemsize
         return len(self) * each <= _IN_MEMORY
 

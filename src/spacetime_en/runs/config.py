@@ -3,11 +3,11 @@
 The settings and their types are those of the signatures that take them. A config is written as
 YAML; whatever is left out has its default::
 
-    format: 1                              # version of this file format
-    preset: set                            # or the import path of your own class (needs trust)
-    model: {hidden: 64}                    # arguments of the model's class
-    task: {name: charged, target_steps: 100} # or {data: FOLDER, length: 5}
-    training: {lr: 1.0e-3, epochs: 10}     # see TrainingSettings
+    format: 1                                 # version of this file format
+    preset: set                               # or the import path of your own class (needs trust)
+    model: {hidden: 64}                       # arguments of the model's class
+    task: {name: charged, target_steps: 100}  # or {data: FOLDER, length: 5}
+    training: {lr: 1.0e-3, epochs: 10}        # see TrainingSettings
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveFloat, PositiveInt, checked
 from spacetime_en.data.compatibility import data_mismatches, prepare_for
 from spacetime_en.data.cut import Cut
-from spacetime_en.data.graphs import as_graph, states_at
+from spacetime_en.data.graphs import as_graph, max_neighbours, states_at
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import MOST_STEPS
 from spacetime_en.data.writers import open_writer
@@ -127,9 +127,7 @@ def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | No
         nodes: N.
         radius, k: which nodes are neighbours, as in :func:`predict`.
     """
-    complete = radius is None and k is None
-    K = nodes if complete else min(nodes, k or 64)  # (64: a guess for a radius)
-    frames = min(NODES // nodes, EDGES // (nodes * K))
+    frames = min(NODES // nodes, EDGES // (nodes * max_neighbours(nodes, radius, k)))
     return max(1, frames // length)
 
 

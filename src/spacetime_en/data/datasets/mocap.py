@@ -31,8 +31,8 @@ from spacetime_en.data.windows import Windows
 
 Motion = Literal["walk", "run", "basketball"]
 Protocol = Literal["ten-frames", "one-frame"]
-# Length, stride and target_steps of the windows, see Windows. "One
-# frame" is one with its velocity, which is the difference to the next: two frames are seen.
+# Length, stride and target_steps of the windows, see Windows. "One frame" is one with its velocity,
+# which is the difference to the next: two frames are seen.
 PROTOCOLS: dict[Protocol, tuple[int, int, int]] = {
     "ten-frames": (10, 5, 5),
     "one-frame": (2, 1, 29),
