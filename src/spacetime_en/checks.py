@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 def check_values(graph: SpacetimeGraph) -> None:
     """Refuse values that would silently turn a forecast into NaN."""
-    for name, mask in (("node_mask", graph.node_mask), ("frame_mask", graph.frame_mask)):
-        if mask is not None and not mask.any(1).all():
-            empty = int((~mask.any(1)).nonzero()[0])
-            raise InputError(f"{name}: graph {empty} of the batch has no True entry.")
     observed = graph.observed
+    if observed is not None and not (there := observed.flatten(1).any(1)).all():
+        empty = int((~there).nonzero()[0])
+        raise InputError(f"observed: graph {empty} of the batch has no True entry.")
     for name in ("x", "v", "features"):
         value = getattr(graph, name)
         if value is None:
@@ -30,8 +29,8 @@ def check_values(graph: SpacetimeGraph) -> None:
             b, frame, node = bad.nonzero()[0].tolist()
             raise InputError(
                 f"{name}: {int(bad.sum())} node(s) hold NaN or infinite values, the first at "
-                f"graph {b}, frame {frame}, node {node}; mend them, or mark missing "
-                "frames in frame_mask and missing nodes in node_mask."
+                f"graph {b}, frame {frame}, node {node}; mend them, or say in observed which "
+                "nodes were there in which frames."
             )
     if graph.neighbours is not None:
         N = graph.x.shape[2]
@@ -47,8 +46,6 @@ def check_values(graph: SpacetimeGraph) -> None:
             raise InputError(f"{name}: expected finite numbers, found NaN or infinity.")
     if graph.edge_attr is not None:
         bad = ~graph.edge_attr.isfinite().all(-1) & graph.edge_mask
-        if graph.frame_mask is not None and graph.edge_attr.shape[1] > 1:
-            bad = bad & graph.frame_mask[:, :, None, None]
         if bad.any():
             b, _, node, k = bad.nonzero()[0].tolist()
             raise InputError(
@@ -57,14 +54,16 @@ def check_values(graph: SpacetimeGraph) -> None:
             )
     if (graph.horizon < 0).any():
         raise InputError(f"horizon: expected a time ahead, found {float(graph.horizon.min())}.")
+    if (graph.horizon.diff(dim=1) <= 0).any():
+        raise InputError("horizon: expected the target times in increasing order.")
     if graph.box is not None and (torch.linalg.det(graph.box).abs() == 0).any():
         raise InputError("box: expected a cell with a volume, found one of volume zero.")
     # A missing frame takes the latest time before it, which leaves only observed ones to fail.
-    times = graph.times
-    if graph.frame_mask is not None:
-        times = times.masked_fill(~graph.frame_mask, -torch.inf).cummax(1).values
+    times, frames = graph.times, None if observed is None else observed.any(2)  # (B, L)
+    if frames is not None:
+        times = times.masked_fill(~frames, -torch.inf).cummax(1).values
     later = times.diff(dim=1) > 0
-    if graph.frame_mask is not None:
-        later = later | ~graph.frame_mask[:, 1:]
+    if frames is not None:
+        later = later | ~frames[:, 1:]
     if not later.all():
         raise InputError("times: expected the observed frames in increasing order of time.")

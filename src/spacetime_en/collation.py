@@ -25,9 +25,9 @@ def collate(graphs: Sequence[Any]) -> Any:
     N nodes) and gradients are those it has alone. Use it as ``collate_fn`` of a DataLoader.
 
     Args:
-        graphs: graphs (or batches) that agree in n, d, e, dtype, and in having neighbours, a
-            box, and features of their own, or not. Or pairs of a graph and its target, whose
-            padded nodes become 0.
+        graphs: graphs (or batches) that agree in n, T, d, e, dtype, and in having neighbours, a
+            box, and features of their own, or not. Or pairs of a graph and its target, in which
+            padded nodes are 0 and do not count.
     Returns: one graph whose batch size is the sum of theirs; for pairs, one pair.
     """
     items = argument("graphs", graphs, Sequence[Any])
@@ -35,19 +35,36 @@ def collate(graphs: Sequence[Any]) -> Any:
         return _join([argument(f"graph {i}", item, SpacetimeGraph) for i, item in enumerate(items)])
     for i, item in enumerate(items):
         graph, target = argument(f"pair {i}", item, tuple[SpacetimeGraph, Any])
-        shape = (len(graph), *graph.x.shape[2:])
+        shape = (len(graph), graph.horizon.shape[1], *graph.x.shape[2:])
         if not isinstance(target, Forecast) or not target.x.shape == target.v.shape == shape:
             raise InputError(
                 f"collate: the target of graph {i} should be a Forecast with x and v of shape "
                 f"{shape}, found {shortened(target)}."
             )
     batch = _join([graph for graph, _ in items])
-    N = batch.x.shape[2]
-    padded = [
-        Forecast(*(_pad(t, (0, 0), (0, N - t.shape[1])) for t in (target.x, target.v)))
-        for _, target in items
-    ]
-    return batch, Forecast(torch.cat([f.x for f in padded]), torch.cat([f.v for f in padded]))
+    return batch, _join_targets([target for _, target in items], batch.x.shape[2])
+
+
+def _join_targets(targets: list[Forecast], nodes: int) -> Forecast:
+    """Targets padded to N nodes; those that were added do not count."""
+    padded = []
+    for target in targets:
+        new = (0, nodes - target.x.shape[2])
+        mask = target.mask
+        if mask is None:
+            mask = torch.ones(target.x.shape[:3], dtype=torch.bool, device=target.x.device)
+        fields = {
+            name: _pad(value, (0, 0), new) if name in ("x", "v", "samples") else value
+            for name, value in target.fields().items()
+        }
+        if target.spread is not None:
+            fields["spread"] = _pad(target.spread, new)
+        padded.append(fields | {"mask": _pad(mask, new)})
+    names = set.intersection(*(set(fields) for fields in padded))
+    joined = {name: torch.cat([fields[name] for fields in padded]) for name in names}
+    if joined["mask"].all():
+        del joined["mask"]
+    return Forecast._unchecked(joined)
 
 
 def _join(graphs: list[SpacetimeGraph]) -> SpacetimeGraph:
@@ -75,8 +92,10 @@ def _join(graphs: list[SpacetimeGraph]) -> SpacetimeGraph:
         nodes = (0, N - own_N)
         frames = (0, L - own_L)
         fields = dict(graph.fields())
-        fields["node_mask"] = _pad(_all_true(graph.node_mask, B, own_N, graph), nodes)
-        fields["frame_mask"] = _pad(_all_true(graph.frame_mask, B, own_L, graph), frames)
+        observed = graph.observed
+        if observed is None:
+            observed = torch.ones(B, own_L, own_N, dtype=torch.bool, device=graph.x.device)
+        fields["observed"] = _pad(observed, nodes, frames)
         for name in ("x", "v", "features"):
             if name in fields:
                 fields[name] = _pad(fields[name], (0, 0), nodes, frames)
@@ -93,9 +112,8 @@ def _join(graphs: list[SpacetimeGraph]) -> SpacetimeGraph:
 
     parts = [padded(graph) for graph in graphs]
     joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    for mask in ("node_mask", "frame_mask"):
-        if joined[mask].all():
-            del joined[mask]  # nothing was padded: let models take the path without masks
+    if joined["observed"].all():
+        del joined["observed"]  # nothing was padded: let models take the path without masks
     return SpacetimeGraph._unchecked(joined)
 
 
@@ -112,6 +130,7 @@ def _kind(graph: SpacetimeGraph) -> dict[str, object]:
         "having neighbour lists": graph.neighbours is not None,
         "having a periodic box": graph.box is not None,
         "having an up direction": graph.up is not None,
+        "number of target times T": graph.horizon.shape[1],
     }
 
 
@@ -119,8 +138,3 @@ def _pad(tensor: Tensor, *pairs: tuple[int, int], fill: float = 0) -> Tensor:
     """F.pad with one (before, after) pair an axis, the last axis first."""
     return F.pad(tensor, [size for pair in pairs for size in pair], value=fill)
 
-
-def _all_true(mask: Tensor | None, batch: int, size: int, graph: SpacetimeGraph) -> Tensor:
-    if mask is not None:
-        return mask
-    return torch.ones(batch, size, dtype=torch.bool, device=graph.x.device)

@@ -162,9 +162,9 @@ def measure_errors(
     """The errors of a model on windows and its forecasts, on the CPU in double precision."""
     batches, calibrations = [], []
     for graph, target, forecast in _forecasts(model, windows, batch_size):
-        batches.append((*errors(forecast, target, graph.node_mask), forecast.x, forecast.v))
+        batches.append((*errors(forecast, target), forecast.x, forecast.v))
         if forecast.spread is not None:
-            predicted, actual = predicted_and_actual_mse(forecast, target, graph.node_mask)
+            predicted, actual = predicted_and_actual_mse(forecast, target)
             # The spread is that of the node; a noisy target adds the variance of its noise.
             noise = 0.0 if windows.targets == "clean" else windows.noise
             calibrations.append((predicted + noise, actual))
@@ -179,7 +179,7 @@ def mean_position_error(model: Forecaster, windows: Windows, batch_size: int) ->
     """The mean position MSE of a model on windows, with one batch in memory at a time."""
     total = 0.0
     for graph, target, forecast in _forecasts(model, windows, batch_size):
-        position, _ = errors(forecast, target, graph.node_mask)
+        position, _ = errors(forecast, target)
         total += float(position.sum())
     return total / len(windows)
 

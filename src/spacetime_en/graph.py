@@ -1,7 +1,7 @@
 """The one input type of every model, ``SpacetimeGraph``, and the one output type, ``Forecast``.
 
-Letters used for shapes everywhere: B graphs in the batch, L past frames, N nodes, n space
-dimensions, d node features, K neighbours of a node (K = N for a complete graph), e edge
+Letters used for shapes everywhere: B graphs in the batch, L past frames, T target times, N nodes,
+n space dimensions, d node features, K neighbours of a node (K = N for a complete graph), e edge
 attributes.
 """
 
@@ -27,32 +27,52 @@ if TYPE_CHECKING:
 @register_pytree
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Forecast(TensorFields):
-    """Where every node will be and how fast it will move at the target time.
+    """Where every node will be and how fast it will move at T target times.
+
+    The time axis is always there, also if T = 1; :attr:`last` has the state at the last time
+    without it. Targets are of the same type.
 
     Args:
-        x: positions, (B, N, n). Zero for nodes that are only padding. In a periodic box they
+        x: positions, (B, T, N, n). Zero for nodes that are only padding. In a periodic box they
             continue the path of the last frame, and may lie outside the cell.
-        v: velocities, (B, N, n).
+        v: velocities, (B, T, N, n).
+        times: the target times, counted from the last observed frame, (B, T). None: not given.
+        mask: True where a node counts, (B, T, N): a node that has left before a target time, or
+            that is padding, does not. None: all do.
         spread: how far off positions may be, by the model's own account: the standard deviation
-            of a coordinate, (B, N). None: the model does not say.
+            of a coordinate, (B, T, N). None: the model does not say.
+        samples: positions drawn from the model's distribution of paths, (B, S, T, N, n), S
+            samples. None: the model draws none.
     """
 
     x: Tensor
     v: Tensor
+    times: Tensor | None = None
+    mask: Tensor | None = None
     spread: Tensor | None = None
+    samples: Tensor | None = None
+
+    @property
+    def last(self) -> tuple[Tensor, Tensor]:
+        """Positions and velocities at the last (or only) target time, (B, N, n) each."""
+        return self.x[:, -1], self.v[:, -1]
 
     def rotate(self, q: Tensor) -> Forecast:
         """Act with Q in O(n), (n, n): x -> Qx, v -> Qv."""
-        q = q.to(self.x)
-        return Forecast(self.x @ q.mT, self.v @ q.mT, self.spread)
+        turned = {k: t @ q.to(t).mT for k, t in self.fields().items() if k in ("x", "v", "samples")}
+        return self._replace(**turned)
 
     def translate(self, b: Tensor) -> Forecast:
         """Act with a translation b, (n,): x -> x + b, v -> v."""
-        return Forecast(self.x + b.to(self.x), self.v, self.spread)
+        moved = {k: t + b.to(t) for k, t in self.fields().items() if k in ("x", "samples")}
+        return self._replace(**moved)
 
     def permute(self, p: Tensor | Sequence[int]) -> Forecast:
         """Relabel the nodes, (N,): node i becomes the old node p[i]."""
-        return self._map(lambda t: t[:, p])
+        axes = {"x": 2, "v": 2, "mask": 2, "spread": 2, "samples": 3}
+        nodes = torch.as_tensor(p, device=self.x.device)
+        moved = {k: t.index_select(axes[k], nodes) for k, t in self.fields().items() if k in axes}
+        return self._replace(**moved)
 
     def __getitem__(self, index: slice | Tensor | Sequence[int]) -> Forecast:
         """The forecasts of the batch at `index`, again as a batch."""
@@ -65,8 +85,8 @@ class SpacetimeGraph(TensorFields):
     """A batch of moving point clouds: L observed frames of N nodes in R^n.
 
     Fields may be given as tensors, NumPy arrays or nested lists. Real fields are cast to the
-    dtype of ``x``, except ``times``, which are kept in float64. Values behind a mask are never
-    read, so they may be anything, NaN too.
+    dtype of ``x``, except ``times``, which are kept in float64. Values where a node was not
+    observed are never read, so they may be anything, NaN too.
 
     Args:
         x: positions, (B, L, N, n).
@@ -79,17 +99,18 @@ class SpacetimeGraph(TensorFields):
             read; with ``neighbours``, entry k of node i is for the edge from its k-th neighbour.
         neighbours: the nodes j whose messages reach node i, (N, K), (B, N, K) or one list per
             frame (B, L, N, K); -1 fills unused places. None: every node sees every other.
-        node_mask: (B, N), True where the node exists. None: all do.
-        frame_mask: (B, L), True where the frame was observed. None: all were. (A node is seen in
-            all observed frames or in none.)
+        observed: True where a node was observed in a frame, (B, L, N); or (B, 1, N) for nodes that
+            are there in all frames or in none, or (B, L, 1) for whole frames. A node that was
+            never observed is padding. None: all were observed in all frames.
         box: periodic cell, edge lengths (n,) or cell vectors as rows, (B, n, n).
         up: a direction that space itself has, such as against gravity, (n,) or (B, n). It turns
             with the graph: models that read it are equivariant to rotations about it, and to all
             rotations of graph and direction together.
         times: frame times, (L,) or (B, L), increasing. None: 0, 1, ..., L - 1. The paper's
             networks do not read them.
-        horizon: time from the last observed frame to the target, a number or (B,). None: 1. The
-            paper's networks do not read it: they learn one horizon from their training targets.
+        horizon: the target times, counted from the last frame in which any node was observed: a
+            number or (B,) for one, (B, T) for several. None: 1. The paper's networks do not read
+            it: they learn one horizon from their training targets.
     """
 
     x: Tensor
@@ -97,12 +118,11 @@ class SpacetimeGraph(TensorFields):
     features: Tensor | None = None
     edge_attr: Tensor | None = None  # kept as (B, 1 or L, N, K, e)
     neighbours: Tensor | None = None  # kept as (B, 1 or L, N, K)
-    node_mask: Tensor | None = None
-    frame_mask: Tensor | None = None
+    observed: Tensor | None = None  # kept as (B, L, N)
     box: Tensor | None = None  # kept as (B, n, n)
     up: Tensor | None = None  # kept as (B, n), of length 1
     times: Tensor = None  # type: ignore[assignment]  # kept as (B, L)
-    horizon: Tensor = None  # type: ignore[assignment]  # kept as (B,)
+    horizon: Tensor = None  # type: ignore[assignment]  # kept as (B, T)
 
     def __post_init__(self) -> None:
         x = as_tensor("x", self.x)
@@ -129,18 +149,6 @@ class SpacetimeGraph(TensorFields):
                 wanted = " or ".join(str(s).replace("-1", "any") for s in shapes)
                 raise InputError(f"{name}: expected shape {wanted}, found {tuple(tensor.shape)}.")
             return tensor.to(x.device, dtype)
-
-        def boolean(name: str, shape: tuple[int, int]) -> Tensor | None:
-            value = getattr(self, name)
-            if value is None:
-                return None
-            mask = as_tensor(name, value)
-            if mask.shape != shape or mask.dtype != torch.bool:
-                raise InputError(
-                    f"{name}: expected a boolean tensor of shape {shape}, "
-                    f"found {mask.dtype} of shape {tuple(mask.shape)}."
-                )
-            return mask.to(x.device)
 
         v = real("v", (B, L, N, n))
         if v is None:
@@ -175,8 +183,10 @@ class SpacetimeGraph(TensorFields):
         times = real("times", (L,), (B, L), dtype=torch.float64)
         times = torch.arange(L, device=x.device) if times is None else times
         times = times.to(torch.float64)
-        horizon = real("horizon", (), (B,))
+        horizon = real("horizon", (), (B,), (B, -1))
         horizon = x.new_ones(()) if horizon is None else horizon
+        if horizon.ndim == 2 and horizon.shape[1] == 0:
+            raise InputError("horizon: expected at least one target time, found none.")
 
         canonical = {
             "x": x,
@@ -184,16 +194,28 @@ class SpacetimeGraph(TensorFields):
             "features": features,
             "edge_attr": edge_attr,
             "neighbours": neighbours,
-            "node_mask": boolean("node_mask", (B, N)),
-            "frame_mask": boolean("frame_mask", (B, L)),
+            "observed": self._canonical_observed(x),
             "box": box,
             "up": up,
             "times": times.expand(B, L),
-            "horizon": horizon.expand(B),
+            "horizon": horizon if horizon.ndim == 2 else horizon.expand(B)[:, None],
         }
         for name, value in canonical.items():
             object.__setattr__(self, name, value)
         check_values(self)
+
+    def _canonical_observed(self, x: Tensor) -> Tensor | None:
+        if self.observed is None:
+            return None
+        B, L, N, _ = x.shape
+        observed = as_tensor("observed", self.observed)
+        shapes = ((B, L, N), (B, 1, N), (B, L, 1))
+        if observed.dtype != torch.bool or observed.shape not in shapes:
+            raise InputError(
+                f"observed: expected a boolean tensor of shape {shapes[0]}, {shapes[1]} or "
+                f"{shapes[2]}, found {observed.dtype} of shape {tuple(observed.shape)}."
+            )
+        return observed.to(x.device).expand(B, L, N)
 
     def _canonical_neighbours(self, x: Tensor) -> Tensor | None:
         B, L, N, _ = x.shape
@@ -244,36 +266,40 @@ class SpacetimeGraph(TensorFields):
     def from_positions(cls, x: Any, **fields: Any) -> SpacetimeGraph:
         """A graph from positions alone; velocities are differences of observed frames.
 
-        v(t) is the backward difference from the observed frame before t; the first observed
-        frame takes the velocity of the second. No frame outside the window is used.
+        v(t) of a node is the difference to its observation before t, over the time between them;
+        its first observation takes the velocity of the second. A node that was observed only once
+        is taken to be at rest. No frame outside the window is used.
 
         Args:
-            x: positions, (B, L, N, n), with at least two observed frames.
+            x: positions, (B, L, N, n), with at least one node observed twice in each graph.
             fields: any other field of the class, such as ``times`` and ``horizon``.
         """
         x = as_tensor("x", x)
         plain = cls(x, torch.zeros_like(x), **fields)
-        x, mask = plain.unwrapped_x(), plain.frame_mask
-        mask = x.new_ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
-        if (mask.sum(1) < 2).any():
+        x = plain.unwrapped_x()
+        observed = plain.observed
+        seen = x.new_ones(x.shape[:3], dtype=torch.bool) if observed is None else observed
+        if (seen.sum(1) < 2).all(1).any():
             raise InputError(
                 "x: velocities from differences need at least two observed frames in each graph; "
                 "give more frames, or the velocities themselves."
             )
-        frame = torch.arange(x.shape[1], device=x.device).expand_as(mask)
-        newest = _newest_observed(mask)
+        frame = torch.arange(x.shape[1], device=x.device)[None, :, None].expand_as(seen)
+        newest = _newest_observed(seen)
         before = newest.roll(1, dims=1)
         before[:, 0] = -1
-        first = mask & (before < 0)  # (B, L): the first observed frame
-        second = (mask.cumsum(1) == 2).int().argmax(1, keepdim=True)  # (B, 1)
+        first = seen & (before < 0)  # (B, L, N): a node's first observation
+        second = (seen & (seen.cumsum(1) == 2)).int().argmax(1, keepdim=True)  # (B, 1, N)
         this = torch.where(first, second, frame)
         before = torch.where(first, newest, before.clamp(min=0))
+        pair = seen & (seen.sum(1, keepdim=True) > 1)
 
-        x = x.masked_fill(~mask[..., None, None], 0.0)
+        x = x.masked_fill(~seen[..., None], 0.0)
         step = x.gather(1, _like(this, x)) - x.gather(1, _like(before, x))
-        time = plain.times.gather(1, this) - plain.times.gather(1, before)
-        v = step / torch.where(mask, time, 1.0)[..., None, None].to(x.dtype)
-        return plain._replace(v=v.masked_fill(~mask[..., None, None], 0.0))
+        times = plain.times[..., None].expand(seen.shape)
+        time = times.gather(1, this) - times.gather(1, before)
+        v = step / torch.where(pair, time, 1.0)[..., None].to(x.dtype)
+        return plain._replace(v=v.masked_fill(~pair[..., None], 0.0))
 
     @classmethod
     def from_pyg(cls, data: Data | Sequence[Data]) -> SpacetimeGraph:
@@ -291,28 +317,21 @@ class SpacetimeGraph(TensorFields):
     # --- what models read ---------------------------------------------------------------------
 
     @property
-    def observed(self) -> Tensor | None:
-        """(B, L, N), True where a node was seen in a frame; None if all were."""
-        if self.node_mask is None and self.frame_mask is None:
-            return None
-        B, L, N, _ = self.x.shape
-        seen = torch.ones(B, L, N, dtype=torch.bool, device=self.x.device)
-        if self.node_mask is not None:
-            seen = seen & self.node_mask[:, None, :]
-        if self.frame_mask is not None:
-            seen = seen & self.frame_mask[:, :, None]
-        return seen
+    def present(self) -> Tensor | None:
+        """(B, N), True where a node was observed in any frame; None if all were in all."""
+        return None if self.observed is None else self.observed.any(1)
 
     @property
     def edge_mask(self) -> Tensor:
-        """(B, 1 or L, N, K), True where the k-th neighbour j of node i exists and is not i."""
-        B, _, N, _ = self.x.shape
+        """(B, 1 or L, N, K), True where nodes i and j, its k-th neighbour, are there, j not i."""
+        B, L, N, _ = self.x.shape
         node = torch.arange(N, device=self.x.device)
         j = node.expand(B, 1, N, N) if self.neighbours is None else self.neighbours
         mask = (j >= 0) & (j != node[:, None])
-        if self.node_mask is not None:
-            exists = self.node_mask.gather(1, j.clamp(min=0).flatten(1)).view(j.shape)
-            mask = mask & exists & self.node_mask[:, None, :, None]
+        if self.observed is not None:
+            j = j.clamp(min=0).expand(B, L, *j.shape[2:])
+            there = self.observed.gather(2, j.flatten(2)).view(j.shape)
+            mask = mask & there & self.observed.unsqueeze(-1)
         return mask
 
     @property
@@ -353,21 +372,53 @@ class SpacetimeGraph(TensorFields):
 
     def unwrapped_x(self) -> Tensor:
         """Positions as continuous paths, (B, L, N, n): in a box, without jumps across its walls."""
-        if self.box is None or self.frame_mask is None:
+        if self.box is None or self.observed is None:
             return geometry.unwrap(self.x, self.box)
-        # Let each missing frame stand where the last observed one before it was.
-        newest = _newest_observed(self.frame_mask)
-        first = self.frame_mask.int().argmax(1, keepdim=True)
+        # Let a node that is missing stand where it was observed last, or will be first.
+        newest = _newest_observed(self.observed)
+        first = self.observed.int().argmax(1, keepdim=True)
         source = torch.where(newest < 0, first, newest)
         return geometry.unwrap(self.x.gather(1, _like(source, self.x)), self.box)
 
     @property
     def last_frame(self) -> Tensor:
-        """(B,), the index of the last observed frame."""
+        """(B,), the index of the last frame in which any node was observed."""
         B, L = self.x.shape[:2]
-        if self.frame_mask is None:
+        if self.observed is None:
             return torch.full((B,), L - 1, device=self.x.device)
-        return L - 1 - self.frame_mask.flip(1).int().argmax(1)
+        return _newest_observed(self.observed.any(2))[:, -1]
+
+    @property
+    def last_observed(self) -> Tensor:
+        """(B, N), the index of the last frame in which each node was observed; padding: 0."""
+        B, L, N, _ = self.x.shape
+        if self.observed is None:
+            return torch.full((B, N), L - 1, device=self.x.device)
+        return _newest_observed(self.observed)[:, -1].clamp(min=0)
+
+    @property
+    def age(self) -> Tensor:
+        """(B, N), the time from each node's last observation to the graph's last frame."""
+        last = self.times.gather(1, self.last_frame[:, None])
+        return (last - self.times.gather(1, self.last_observed)).to(self.x.dtype)
+
+    def latest(self) -> SpacetimeGraph:
+        """The last frame as a graph of one frame, with all nodes of the window.
+
+        Nodes that are missing in it are moved there from their last observation at constant
+        velocity. In a box, positions continue the paths of the window.
+        """
+        latest = self.unwrapped().frame(self.last_frame)
+        if self.observed is None:
+            return latest
+        index = self.last_observed[:, None]  # (B, 1, N)
+        at = _like(index, self.x)
+        v = self.v.gather(1, at)
+        there = {"v": v, "observed": self.observed.any(1, keepdim=True)}
+        there["x"] = self.unwrapped_x().gather(1, at) + self.age[:, None, :, None] * v
+        if self.features is not None:
+            there["features"] = self.features.gather(1, _like(index, self.features))
+        return latest._replace(**there)
 
     def unwrapped(self) -> SpacetimeGraph:
         """The same with positions as continuous paths, see :meth:`unwrapped_x`."""
@@ -378,15 +429,15 @@ class SpacetimeGraph(TensorFields):
 
         Args:
             index: (B,), which.
-            horizon: from that frame on, (B,); None: that of the graph.
+            horizon: from that frame on, (B, T); None: that of the graph.
         """
         kept = {"horizon": self.horizon if horizon is None else horizon}
-        for name in ("x", "v", "features", "edge_attr", "neighbours", "times"):
+        for name in ("x", "v", "features", "edge_attr", "neighbours", "observed", "times"):
             value = getattr(self, name)
             if value is not None and value.shape[1] > 1:
                 at = index.view(-1, *[1] * (value.ndim - 1)).expand(-1, 1, *value.shape[2:])
                 kept[name] = value.gather(1, at)
-        return self._unchecked({k: t for k, t in self.fields().items() if k != "frame_mask"} | kept)
+        return self._replace(**kept)
 
     def __len__(self) -> int:
         return self.x.shape[0]
@@ -428,8 +479,8 @@ class SpacetimeGraph(TensorFields):
         moved = {"x": self.x[:, :, p], "v": self.v[:, :, p]}
         if self.features is not None:
             moved["features"] = self.features[:, :, p]
-        if self.node_mask is not None:
-            moved["node_mask"] = self.node_mask[:, p]
+        if self.observed is not None:
+            moved["observed"] = self.observed[:, :, p]
         if self.edge_attr is not None:
             rows = self.edge_attr[:, :, p]
             moved["edge_attr"] = rows if self.neighbours is not None else rows[:, :, :, p]
@@ -444,12 +495,13 @@ def speeds(v: Tensor) -> Tensor:
     return geometry.norm(v).unsqueeze(-1)
 
 
-def _newest_observed(frame_mask: Tensor) -> Tensor:
-    """For every frame the last observed one up to it, -1 if none was, (B, L) -> (B, L)."""
-    frame = torch.arange(frame_mask.shape[1], device=frame_mask.device)
-    return torch.where(frame_mask, frame, -1).cummax(1).values
+def _newest_observed(observed: Tensor) -> Tensor:
+    """For every frame the last observed one up to it, -1 if none was, (B, L, ...) -> the same."""
+    frame = torch.arange(observed.shape[1], device=observed.device)
+    frame = frame.view(-1, *[1] * (observed.ndim - 2))
+    return torch.where(observed, frame, -1).cummax(1).values
 
 
 def _like(frames: Tensor, x: Tensor) -> Tensor:
-    """Frame indices (B, L) as an index for ``x.gather(1, ...)``, (B, L, N, n)."""
-    return frames[..., None, None].expand(*frames.shape, *x.shape[2:])
+    """Frame indices (B, L, N) as an index for ``x.gather(1, ...)``, (B, L, N, n)."""
+    return frames.unsqueeze(-1).expand(*frames.shape, x.shape[3])

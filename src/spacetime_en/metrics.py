@@ -7,33 +7,46 @@ from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast
 
 
-def mse(forecast: Tensor, target: Tensor, node_mask: Tensor | None = None) -> Tensor:
-    """Mean squared error of each graph over its nodes and coordinates, (B, N, n) -> (B,)."""
-    square = (forecast - target).square().mean(-1)  # (B, N)
-    if node_mask is None:
-        return square.mean(1)
-    nodes = node_mask.to(square.dtype)
-    return (square * nodes).sum(1) / nodes.sum(1)
+def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """Where both masks are True; None stands for a mask that is True everywhere."""
+    if one is None or other is None:
+        return one if other is None else other
+    return one & other
 
 
-def errors(
-    forecast: Forecast, target: Forecast, node_mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def mse(forecast: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean squared error per coordinate of each graph, over times and nodes.
+
+    Args:
+        forecast, target: (B, T, N, n).
+        mask: what counts, (B, T, N); None: all.
+    Returns: (B,); 0 for a graph in which nothing counts.
+    """
+    square = (forecast - target).square().mean(-1)  # (B, T, N)
+    if mask is None:
+        return square.mean((1, 2))
+    square = square.masked_fill(~mask, 0.0)  # (targets that do not count may be NaN)
+    return square.sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
+
+
+def errors(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:
     """The position MSE and the velocity MSE of each graph, each (B,)."""
-    return mse(forecast.x, target.x, node_mask), mse(forecast.v, target.v, node_mask)
+    mask = both(forecast.mask, target.mask)
+    return mse(forecast.x, target.x, mask), mse(forecast.v, target.v, mask)
 
 
-def predicted_and_actual_mse(
-    forecast: Forecast, target: Forecast, node_mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """The mean squared error of each node, as the forecast predicts it and as it is, (nodes,) each.
+def predicted_and_actual_mse(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:
+    """The mean squared error of each node and time, as the forecast predicts it and as it is.
 
-    Nodes for which the predicted one is NaN are left out.
+    Those for which the predicted one is NaN are left out.
+
+    Returns: (M,) each.
     """
     if forecast.spread is None:
         raise InputError("forecast: has no spread, and so predicts no errors.")
     predicted, actual = forecast.spread.square(), (forecast.x - target.x).square().mean(-1)
-    stated = predicted.isfinite() if node_mask is None else predicted.isfinite() & node_mask
+    mask = both(forecast.mask, target.mask)
+    stated = predicted.isfinite() if mask is None else predicted.isfinite() & mask
     return predicted[stated], actual[stated]
 
 

@@ -27,7 +27,7 @@ def radius_neighbours(
     radius: PositiveFloat,
     *,
     box: Tensor | None = None,
-    node_mask: Tensor | None = None,
+    present: Tensor | None = None,
     most: PositiveInt | None = None,
 ) -> Tensor:
     """For every node the others within `radius`, the nearest first.
@@ -37,11 +37,11 @@ def radius_neighbours(
         radius: the largest distance; in a box, at most half its smallest height.
         box: edge lengths (n,) or cell vectors as rows, (n, n) or (B, n, n) with B the first axis
             of x; None: open space.
-        node_mask: (..., N) as x, True where the node exists; None: all do.
+        present: (..., N) as x, True where the node exists; None: all do.
         most: keep only so many, the nearest; None: all.
     Returns: (..., N, K) for ``SpacetimeGraph(neighbours=...)``; -1 fills unused places.
     """
-    clouds = _Clouds(x, box, node_mask)
+    clouds = _Clouds(x, box, present)
     if clouds.reach < radius * (1 - 1e-12):
         raise InputError(
             f"radius: in a box it is at most half the smallest height, {clouds.reach:g}, or two "
@@ -53,17 +53,17 @@ def radius_neighbours(
 
 @checked
 def nearest_neighbours(
-    x: Tensor, k: PositiveInt, *, box: Tensor | None = None, node_mask: Tensor | None = None
+    x: Tensor, k: PositiveInt, *, box: Tensor | None = None, present: Tensor | None = None
 ) -> Tensor:
     """For every node the k nearest others (fewer where there are no more), the nearest first.
 
     Args:
-        x, box, node_mask: as for :func:`radius_neighbours`.
+        x, box, present: as for :func:`radius_neighbours`.
         k: how many. In a box each node counts once, by its nearest image (which, in a skewed cell,
             is certain up to half its smallest height).
     Returns: (..., N, k); -1 fills unused places.
     """
-    clouds = _Clouds(x, box, node_mask)
+    clouds = _Clouds(x, box, present)
     wanted = np.minimum(k, clouds.exists.sum(1) - 1)[:, None]
     radius = clouds.typical_distance * k ** (1 / clouds.n)
     while (np.where(clouds.exists, clouds.counts(radius), k) < wanted).any():
@@ -91,18 +91,17 @@ def connect(
         raise InputError("graph: has neighbours already; connect a complete graph.")
     if (radius is None) == (k is None):
         raise InputError("connect: give either a radius or k.")
-    B, _, N, _ = graph.x.shape
+    N = graph.x.shape[2]
     if per_frame:
         x, mask = graph.x, graph.observed
     else:
-        x = graph.x[torch.arange(B, device=graph.x.device), graph.last_frame]
-        mask = graph.node_mask
+        x, mask = graph.latest().x[:, 0], graph.present
     x = x if mask is None else x.masked_fill(~mask[..., None], 0)
     if radius is not None:
-        lists = radius_neighbours(x, radius, box=graph.box, node_mask=mask)
+        lists = radius_neighbours(x, radius, box=graph.box, present=mask)
     else:
         assert k is not None
-        lists = nearest_neighbours(x, k, box=graph.box, node_mask=mask)
+        lists = nearest_neighbours(x, k, box=graph.box, present=mask)
     lists = lists if per_frame else lists[:, None]
     if lists.shape[-1] == 0:
         lists = lists.new_full((*lists.shape[:-1], 1), -1)
@@ -120,10 +119,10 @@ class _Clouds:
     """Point clouds as arrays, (F, N, n), each with its cell.
 
     Args:
-        x, box, node_mask: as for :func:`radius_neighbours`.
+        x, box, present: as for :func:`radius_neighbours`.
     """
 
-    def __init__(self, x: Tensor, box: Tensor | None, node_mask: Tensor | None) -> None:
+    def __init__(self, x: Tensor, box: Tensor | None, present: Tensor | None) -> None:
         x = as_tensor("x", x)
         if x.ndim < 2 or 0 in x.shape:
             raise InputError(f"x: expected a shape (..., N, n), found {tuple(x.shape)}.")
@@ -132,15 +131,15 @@ class _Clouds:
         self.x = np.ascontiguousarray(x.detach().cpu().double().numpy().reshape(-1, N, n))
         F = len(self.x)
         self.exists = np.ones((F, N), dtype=np.bool_)
-        if node_mask is not None:
-            mask = as_tensor("node_mask", node_mask)
+        if present is not None:
+            mask = as_tensor("present", present)
             fits = mask.ndim > 0 and all(
                 have in (1, want)
                 for have, want in zip(mask.shape[::-1], (N, *leading[::-1]), strict=False)
             )
             if mask.dtype != torch.bool or not fits or mask.ndim > x.ndim - 1:
                 raise InputError(
-                    f"node_mask: expected a boolean tensor of shape {(*leading, N)}, found "
+                    f"present: expected a boolean tensor of shape {(*leading, N)}, found "
                     f"{mask.dtype} of shape {tuple(mask.shape)}."
                 )
             self.exists = mask.expand(*leading, N).reshape(F, N).cpu().numpy().copy()

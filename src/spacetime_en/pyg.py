@@ -2,8 +2,8 @@
 
 PyTorch Geometric puts nodes first, so a moving graph is a ``Data`` object with
 
-    pos (N, L, n), vel (N, L, n), x (N, L, d) node features, edge_index (2, E),
-    edge_attr (E, e), time (L,), horizon (1,), cell (1, n, n)
+    pos (N, L, n), vel (N, L, n), x (N, L, d) node features, observed (N, L), edge_index (2, E),
+    edge_attr (E, e), time (L,), horizon (1, T), cell (1, n, n)
 
 where (N, n) and (N, d) stand for a single frame, or for features constant in time. Only ``pos``
 is required. Without ``vel``, velocities are differences; without ``edge_index``, the graph is
@@ -70,6 +70,8 @@ def _graph(data: Data, complete: bool) -> SpacetimeGraph:
             rows[target, source] = attr
         if rows is not None:
             fields["edge_attr"] = rows[None]
+    if getattr(data, "observed", None) is not None:
+        fields["observed"] = as_tensor("observed", data.observed).T[None]
     for name, field in (("time", "times"), ("horizon", "horizon"), ("cell", "box"), ("up", "up")):
         if getattr(data, name, None) is not None:
             fields[field] = as_tensor(name, getattr(data, name))
@@ -170,8 +172,9 @@ def to_pyg(graph: SpacetimeGraph) -> list[Data]:
 
 def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:
     """The attributes of Data for a batch of one graph."""
-    frames = slice(None) if graph.frame_mask is None else graph.frame_mask[0]
-    nodes = slice(None) if graph.node_mask is None else graph.node_mask[0]
+    seen = graph.observed
+    frames = slice(None) if seen is None else seen[0].any(1)
+    nodes = slice(None) if seen is None else seen[0].any(0)
 
     def nodes_first(tensor: Tensor) -> Tensor:
         return tensor[0, frames][:, nodes].transpose(0, 1)
@@ -184,6 +187,8 @@ def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:
     }
     if graph.features is not None:
         fields["x"] = nodes_first(graph.features)
+    if seen is not None and not (there := nodes_first(seen)).all():
+        fields["observed"] = there
     if graph.box is not None:
         fields["cell"] = graph.box
     if graph.up is not None:
@@ -191,11 +196,11 @@ def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:
 
     if graph.neighbours is None and graph.edge_attr is None:
         return fields  # complete: no list needed
-    target, place = graph.edge_mask[0, 0].nonzero(as_tuple=True)  # each (E,)
+    target, place = graph.edge_mask[0].any(0).nonzero(as_tuple=True)  # each (E,)
     source = place if graph.neighbours is None else graph.neighbours[0, 0][target, place]
     renumbered = torch.arange(graph.x.shape[2], device=graph.x.device)
-    if graph.node_mask is not None:
-        renumbered = graph.node_mask[0].cumsum(0) - 1
+    if seen is not None:
+        renumbered = seen[0].any(0).cumsum(0) - 1
     fields["edge_index"] = renumbered[torch.stack([source, target])]
     if graph.edge_attr is not None:
         fields["edge_attr"] = graph.edge_attr[0, 0][target, place]

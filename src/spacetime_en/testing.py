@@ -69,7 +69,7 @@ def translation_error(
         moved = graph.translate(b)
         # Translated there and back: the rounding of x + b is not the model's error.
         back = _call(model, moved.translate(-b))
-        errors.append(_error(_call(model, moved), back.translate(b), graph.node_mask))
+        errors.append(_error(_call(model, moved), back.translate(b)))
     return _worst(*errors)
 
 
@@ -80,7 +80,7 @@ def rotation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> flo
     here = _call(model, graph)
     turns = geometry.random_rotation(n, generator), geometry.random_reflection(n, generator)
     pairs = ((_call(model, graph.rotate(q)), here.rotate(q)) for q in turns)
-    return _worst(*(_error(there, turned, graph.node_mask) for there, turned in pairs))
+    return _worst(*(_error(there, turned) for there, turned in pairs))
 
 
 def permutation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> float:
@@ -91,8 +91,7 @@ def permutation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> 
     with _without_dropout(model):
         here = _call(model, graph)
         for relabel in (p, torch.arange(len(p), device=p.device).roll(1)):  # the second moves all
-            there = graph.permute(relabel)
-            errors.append(_error(_call(model, there), here.permute(relabel), there.node_mask))
+            errors.append(_error(_call(model, graph.permute(relabel)), here.permute(relabel)))
     return _worst(*errors)
 
 
@@ -157,8 +156,8 @@ def assert_padding_invariant(
         batch = _call(model, collate([graph, _one_larger(graph)]))
         alone = _call(model, graph)
     N = graph.x.shape[2]
-    inside = Forecast(batch.x[: len(graph), :N], batch.v[: len(graph), :N])
-    _assert_small("padding", _error(inside, alone, graph.node_mask), graph, tolerance)
+    inside = Forecast(batch.x[: len(graph), :, :N], batch.v[: len(graph), :, :N])
+    _assert_small("padding", _error(inside, alone), graph, tolerance)
 
 
 def _one_larger(graph: SpacetimeGraph) -> SpacetimeGraph:
@@ -166,17 +165,13 @@ def _one_larger(graph: SpacetimeGraph) -> SpacetimeGraph:
     _, L, N, _ = graph.x.shape
     nodes, frames = [*range(N), N - 1], [*range(L), L - 1]
     fields = dict(graph.fields())
-    for name in fields.keys() & {"x", "v", "features", "neighbours", "edge_attr"}:
+    for name in fields.keys() & {"x", "v", "features", "observed", "neighbours", "edge_attr"}:
         value = fields[name][:, :, nodes]
         serves_all = value.shape[1] == 1 and name in ("neighbours", "edge_attr")
         fields[name] = value if serves_all else value[:, frames]
     if graph.neighbours is None and "edge_attr" in fields:
         fields["edge_attr"] = fields["edge_attr"][:, :, :, nodes]
-    if "node_mask" in fields:
-        fields["node_mask"] = fields["node_mask"][:, nodes]
-    if "frame_mask" in fields:
-        fields["frame_mask"] = fields["frame_mask"][:, frames]
-    later = graph.times[:, -1:] + graph.horizon[:, None].abs() + 1
+    later = graph.times[:, -1:] + graph.horizon[:, :1].abs() + 1
     fields["times"] = torch.cat([graph.times, later], dim=1)
     return SpacetimeGraph._unchecked(fields)
 
@@ -198,16 +193,17 @@ def _call(model: Model, graph: SpacetimeGraph) -> Forecast:
         return model(graph)
 
 
-def _error(forecast: Forecast, expected: Forecast, node_mask: Tensor | None) -> float:
+def _error(forecast: Forecast, expected: Forecast) -> float:
     """The larger of the relative errors of positions and velocities, over unpadded nodes."""
-    if node_mask is None:
-        node_mask = torch.ones(expected.x.shape[:2], dtype=torch.bool, device=expected.x.device)
-    nodes = node_mask.unsqueeze(-1).to(expected.x.dtype)
-    centroid = (expected.x * nodes).sum(1, keepdim=True) / nodes.sum(1, keepdim=True)
-    spread = (expected.x - centroid)[node_mask]
+    mask = expected.mask
+    if mask is None:
+        mask = torch.ones(expected.x.shape[:3], dtype=torch.bool, device=expected.x.device)
+    nodes = mask.unsqueeze(-1).to(expected.x.dtype)  # (B, T, N, 1)
+    centroid = (expected.x * nodes).sum(2, keepdim=True) / nodes.sum(2, keepdim=True).clamp(min=1)
+    spread = (expected.x - centroid)[mask]
     return _worst(
-        _relative(forecast.x[node_mask], expected.x[node_mask], spread),
-        _relative(forecast.v[node_mask], expected.v[node_mask], expected.v[node_mask]),
+        _relative(forecast.x[mask], expected.x[mask], spread),
+        _relative(forecast.v[mask], expected.v[mask], expected.v[mask]),
     )
 
 

@@ -113,8 +113,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
         return value
     if np.ma.is_masked(value):
         raise InputError(
-            f"{name}: some values are masked; fill them in, and say in node_mask and frame_mask "
-            "which are missing."
+            f"{name}: some values are masked; fill them in, and say in observed which are missing."
         )
     if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
         shapes = {tuple(as_tensor(name, item).shape) for item in value}

@@ -17,6 +17,7 @@ from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.metrics import errors
 from spacetime_en.nn.pretrained import Pretrained
+from spacetime_en.nn.rollout import rollout, with_times
 from spacetime_en.nn.state import Units
 
 Example = tuple[SpacetimeGraph, Forecast]  # windows and their targets
@@ -33,6 +34,7 @@ class Forecaster(Pretrained, nn.Module):
     """
 
     reads_horizon: ClassVar[bool] = False  # whether one model serves any horizon
+    forecasts_paths: ClassVar[bool] = False  # whether `forecast` answers several target times
     config: Mapping[str, Any] = MappingProxyType({})
     settings: Mapping[str, Any] = MappingProxyType({})
     trained_on: DataFacts | None = None
@@ -76,7 +78,7 @@ class Forecaster(Pretrained, nn.Module):
         return all(self.symmetries)
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
-        """Forecast every node at the horizon."""
+        """Forecast every node at the target times (at the only one, unless `forecasts_paths`)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
     def calibrate(self, train: Example, val: Example) -> None:
@@ -107,14 +109,12 @@ class Forecaster(Pretrained, nn.Module):
         Args:
             alpha: weight of the velocities.
         """
-        return self.distance(self(graph), target, graph.node_mask, alpha)
+        return self.distance(self(graph), target, alpha)
 
-    def distance(
-        self, forecast: Forecast, target: Forecast, node_mask: Tensor | None, alpha: float
-    ) -> Tensor:
+    def distance(self, forecast: Forecast, target: Forecast, alpha: float) -> Tensor:
         """Eq. 13 of each graph, in the model's own units of length and time, (B,)."""
         length, time = (self.settings.get(f"{what}_scale", 1.0) for what in ("length", "time"))
-        x, v = errors(forecast, target, node_mask)
+        x, v = errors(forecast, target)
         total: Tensor = x / length**2 + alpha * v * (time / length) ** 2
         return total
 
@@ -128,9 +128,31 @@ class Forecaster(Pretrained, nn.Module):
         return forecast
 
     def forward(self, graph: SpacetimeGraph) -> Forecast:
-        """Check L frames of N nodes, and forecast every node at the horizon."""
+        """Check L frames of N nodes, and forecast every node at all target times.
+
+        Models that know one horizon forecast a path step by step, see
+        :func:`~spacetime_en.nn.rollout.rollout`.
+        """
         self.check(graph)
-        return self.forecast(graph)
+        if graph.horizon.shape[1] == 1 or self.forecasts_paths:
+            return self.forecast(graph)
+        facts = self.trained_on
+        if facts is not None and facts.frame_time not in (None, facts.horizon_times[0]):
+            raise InputError(
+                f"horizon: this model was trained to forecast {facts.horizon_times[0]:g} ahead, "
+                f"from frames {facts.frame_time:g} apart, and can forecast no other times; train "
+                "it for one frame step, or use a model that reads the horizon, such as set-flow."
+            )
+        return rollout(self.forecast, graph)
+
+    def at(self, graph: SpacetimeGraph, times: Tensor | list[float]) -> Forecast:
+        """Forecasts at other times than the graph's horizon, such as a whole path.
+
+        Args:
+            graph: L frames of N nodes.
+            times: after the last frame, increasing, (T,) for all graphs or (B, T).
+        """
+        return self(with_times(graph, times))
 
     def check(self, graph: SpacetimeGraph) -> None:
         """Refuse anything but a graph of the model's precision and device."""

@@ -91,6 +91,7 @@ def build_model(
             "frames": like.x.shape[1],
             "node_features": 0 if like.features is None else like.feature_width,
             "up": like.up is not None,
+            "targets": like.horizon.shape[1],
         }
         if "parents" in parameters and like.edge_attr is not None and like.neighbours is None:
             sizes["parents"] = parents_of(like.edge_attr[0, 0, ..., 0])

@@ -43,27 +43,72 @@ def check_nodes(graph: SpacetimeGraph, nodes: int) -> None:
     check_no_padding(graph, f"this model is tied to N = {nodes} nodes")
 
 
+def check_length(graph: SpacetimeGraph, frames: int) -> None:
+    """Refuse a graph with another number of frames than the model's."""
+    L = graph.x.shape[1]
+    if frames != L:
+        raise InputError(
+            f"x: this model is tied to {frames} frames, the graph has {L}; build it with "
+            f"frames={L}."
+        )
+
+
+def check_last_frame(graph: SpacetimeGraph) -> None:
+    """Refuse a graph of which nobody was observed in the last frame."""
+    if graph.observed is not None and not torch.compiler.is_compiling():
+        seen = graph.observed[:, -1].any(1)
+        if not seen.all():
+            raise InputError(
+                "observed: this model starts at the last frame, in which no node of graph "
+                f"{int((~seen).nonzero()[0])} was observed; leave that frame out."
+            )
+
+
 def check_frames(graph: SpacetimeGraph, frames: int) -> None:
     """Refuse a graph with another number of frames than the model's, or with gaps."""
-    L = graph.x.shape[1]
-    if frames != L or graph.frame_mask is not None:
-        gaps = " with gaps" if graph.frame_mask is not None else ""
-        raise InputError(
-            f"x: this model is tied to {frames} frames, all of them observed, the graph has "
-            f"{L}{gaps}; build it with frames={L}."
-        )
+    check_length(graph, frames)
+    # (While tracing, the mask has no values to look at.)
+    if graph.observed is not None and not torch.compiler.is_compiling():
+        gaps = (graph.observed != graph.observed.any(1, keepdim=True)).any(1)  # (B, N)
+        if gaps.any():
+            b, node = gaps.nonzero()[0].tolist()
+            raise InputError(
+                f"observed: this model needs every node in all {frames} frames, but node {node} of "
+                f"graph {b} is missing in some; fill its gaps, leave it out, or take a model that "
+                "takes gaps, such as set or egnn."
+            )
 
 
 def check_no_padding(graph: SpacetimeGraph, why: str) -> None:
     """Refuse graphs with padded nodes."""
-    # (While tracing, the mask has no values to look at.)
-    if graph.node_mask is not None and not torch.compiler.is_compiling():
-        counts = graph.node_mask.sum(1)
+    if graph.present is not None and not torch.compiler.is_compiling():
+        counts = graph.present.sum(1)
         if (counts != graph.x.shape[2]).any():
             raise InputError(
-                f"node_mask: {why}, but a graph of the batch has {int(counts.min())} of "
+                f"observed: {why}, but a graph of the batch has {int(counts.min())} of "
                 f"{graph.x.shape[2]}."
             )
+
+
+def check_whole_frames(graph: SpacetimeGraph, why: str) -> None:
+    """Refuse graphs in whose frames some nodes were observed and others not."""
+    if graph.observed is None or torch.compiler.is_compiling():
+        return
+    if (graph.observed != graph.observed.any(2, keepdim=True)).any():
+        raise InputError(
+            f"observed: {why}, but a node is missing in a frame in which others are there; fill "
+            "the gaps, or take a model that takes them, such as set or egnn."
+        )
+
+
+def check_targets(graph: SpacetimeGraph, targets: int) -> None:
+    """Refuse a graph that asks for another number of target times than the model was fitted for."""
+    T = graph.horizon.shape[1]
+    if targets != T:
+        raise InputError(
+            f"horizon: this model is fitted for {targets} target time(s), the graph asks for {T}; "
+            f"build it with targets={T}, and fit it to such."
+        )
 
 
 def check_horizon(graph: SpacetimeGraph) -> None:

@@ -76,9 +76,6 @@ class Units(NamedTuple):
         """(B, L, N, K, e), 0 on the diagonal and on edges that do not exist."""
         B, L, N, _ = graph.x.shape
         mask = graph.edge_mask.unsqueeze(-1)
-        changing = graph.edge_attr is not None and graph.edge_attr.shape[1] > 1
-        if changing and graph.frame_mask is not None:
-            mask = mask & graph.frame_mask[:, :, None, None, None]
         shape = (B, L, N, mask.shape[3], graph.edge_width)
         if graph.edge_attr is None:
             return graph.x.new_zeros(shape)
@@ -89,22 +86,42 @@ class Units(NamedTuple):
         return None if graph.box is None else graph.box / self.length
 
     def denormalize(
-        self, graph: SpacetimeGraph, x: Tensor, v: Tensor, spread: Tensor | None = None
+        self,
+        graph: SpacetimeGraph,
+        x: Tensor,
+        v: Tensor,
+        spread: Tensor | None = None,
+        samples: Tensor | None = None,
     ) -> Forecast:
-        """A forecast in the user's units from x and v (B, N, n) in these; 0 for padded nodes."""
+        """A forecast in the user's units; 0 for padded nodes.
+
+        Args:
+            graph: whose nodes and target times they are.
+            x, v: in these units, (B, T, N, n), or (B, N, n) of models that know one horizon.
+            spread: (B, T, N).
+            samples: (B, S, T, N, n).
+        """
+        if x.ndim == 3:
+            x, v = x.unsqueeze(1), v.unsqueeze(1)
         x, v = x * self.length, v * (self.length / self.time)
         spread = None if spread is None else spread * self.length
+        samples = None if samples is None else samples * self.length
         if self.origin is not None:
-            x = x + self.origin[:, 0]
-        if graph.node_mask is not None:
-            missing = ~graph.node_mask.unsqueeze(-1)
-            x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
-            spread = None if spread is None else spread.masked_fill(missing.squeeze(-1), 0.0)
-        return Forecast(x, v, spread)
+            x = x + self.origin
+            samples = None if samples is None else samples + self.origin.unsqueeze(1)
+        present = graph.present
+        if present is None:
+            return Forecast(x, v, graph.horizon, None, spread, samples)
+        mask = present.unsqueeze(1).expand(x.shape[:3])  # (B, T, N)
+        x, v = (t.masked_fill(~mask.unsqueeze(-1), 0.0) for t in (x, v))
+        spread = None if spread is None else spread.masked_fill(~mask, 0.0)
+        if samples is not None:
+            samples = samples.masked_fill(~mask[:, None, ..., None], 0.0)
+        return Forecast(x, v, graph.horizon, mask, spread, samples)
 
     def normalize_forecast(self, forecast: Forecast) -> tuple[Tensor, Tensor]:
-        """Positions and velocities of a forecast or a target in these units, (B, N, n)."""
-        x = forecast.x if self.origin is None else forecast.x - self.origin[:, 0]
+        """Positions and velocities of a forecast or a target in these units, (B, T, N, n)."""
+        x = forecast.x if self.origin is None else forecast.x - self.origin
         return x / self.length, forecast.v * (self.time / self.length)
 
 
@@ -130,17 +147,50 @@ def with_up(state: State, graph: SpacetimeGraph) -> tuple[State, Tensor]:
     return state._replace(h=torch.cat([state.h, *along], dim=-1)), up
 
 
-def mean_over_time(t: Tensor, frame_mask: Tensor | None) -> Tensor:
-    """The mean over the observed frames, (B, L, N, c) -> (B, N, c) (Alg. 2)."""
-    if frame_mask is None:
+def mean_over_time(t: Tensor, observed: Tensor | None) -> Tensor:
+    """The mean over each node's observed frames, (B, L, N, c) -> (B, N, c) (Alg. 2)."""
+    if observed is None:
         return t.mean(1)
-    observed = frame_mask.to(t.dtype)
-    return torch.einsum("bl,blnc->bnc", observed / observed.sum(1, keepdim=True), t)
+    weight = observed.to(t.dtype)
+    return torch.einsum("bln,blnc->bnc", weight / weight.sum(1, keepdim=True).clamp(min=1), t)
 
 
 def last_state(graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
-    """The graph's own units, and x and v of the last observed frame, (B, N, n) each."""
+    """The graph's own units, and x and v of each node's last observation, (B, N, n) each."""
     units = Units.of(graph, length=1.0, time=1.0, centred=False)
     state = units.normalize(graph)
-    graphs = torch.arange(graph.x.shape[0], device=graph.x.device)
-    return units, state.x[graphs, graph.last_frame], state.v[graphs, graph.last_frame]
+    x, v = (at_frame(t, graph.last_observed) for t in (state.x, state.v))
+    return units, x, v
+
+
+def without_gaps(graph: SpacetimeGraph, state: State) -> State:
+    """The state with positions wherever a node was not observed in a frame of its window.
+
+    They lie on straight lines between observations, and before the first and after the last on
+    the line along the velocity there. Velocities in gaps stay 0.
+    """
+    observed = graph.observed
+    if observed is None:
+        return state
+    L = observed.shape[1]
+    frame = torch.arange(L, device=observed.device)[None, :, None]
+    before = torch.where(observed, frame, -1).cummax(1).values  # (B, L, N)
+    after = torch.where(observed, frame, L).flip(1).cummin(1).values.flip(1)
+    earlier, later = before >= 0, after < L
+    start = torch.where(earlier, before, after).clamp(0, L - 1)
+    end = torch.where(later, after, before).clamp(0, L - 1)
+    times = (graph.times - graph.times[:, -1:]).to(state.x.dtype)[..., None].expand(observed.shape)
+    t0, t1 = times.gather(1, start), times.gather(1, end)
+    x0, x1, v0 = (
+        t.gather(1, at.unsqueeze(-1).expand_as(t))
+        for t, at in ((state.x, start), (state.x, end), (state.v, start))
+    )
+    span = (t1 - t0).unsqueeze(-1)
+    slope = torch.where(span == 0, v0, (x1 - x0) / torch.where(span == 0, 1.0, span))
+    x = torch.where(observed.unsqueeze(-1), state.x, x0 + (times - t0).unsqueeze(-1) * slope)
+    return state._replace(x=x.masked_fill(~observed.any(1, keepdim=True).unsqueeze(-1), 0.0))
+
+
+def at_frame(t: Tensor, frame: Tensor) -> Tensor:
+    """Each node in a frame of its own, (B, L, N, c) and (B, N) -> (B, N, c)."""
+    return t.gather(1, frame[:, None, :, None].expand(-1, 1, -1, t.shape[3])).squeeze(1)

@@ -104,8 +104,9 @@ class ForecastModule(pl.LightningModule):
         """
         if type(self.model).losses is not Forecaster.losses:
             return None
-        mask, alpha = batch.graph.node_mask, self.settings.alpha
-        losses = self.model.distance(LastFrame()(batch.graph), batch.target, mask, alpha)
+        losses = self.model.distance(
+            LastFrame()(batch.graph), batch.target, self.settings.alpha
+        )
         loss = self.trainer.strategy.reduce(losses.sum() * batch.weight, reduce_op="mean")
         return float(loss) or abs(self.last_loss)  # (0 if nothing moves)
 
@@ -205,7 +206,7 @@ class ForecastModule(pl.LightningModule):
         self._sums.zero_()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        x, v = errors(self.forecasting_model(batch.graph), batch.target, batch.graph.node_mask)
+        x, v = errors(self.forecasting_model(batch.graph), batch.target)
         if batch.weight:
             count = torch.tensor(float(len(x)))
             self._sums += torch.stack([x.sum().cpu(), v.sum().cpu(), count]).double()

@@ -50,10 +50,12 @@ class FlattenedEdgeAttention(nn.Module):
         self.nodes = nodes
         self.attention = QKVAttention(channels * nodes * (nodes - 1), scaled)
 
-    def forward(self, a: Tensor, window: Window, with_weights: bool) -> Attended:
+    def forward(self, a: Tensor, window: Window, mask: Tensor, with_weights: bool) -> Attended:
         """(B, L, N, N, c) -> the same, and the weights (B, 1, L, L) or None."""
         tokens = off_diagonal(a)  # (B, L, N(N-1), c)
-        attended, pi = self.attention(tokens.flatten(2).unsqueeze(1), window.visible, with_weights)
+        frames = None if window.frames is None else window.frames.unsqueeze(2)
+        visible = window.visible_in(frames)
+        attended, pi = self.attention(tokens.flatten(2).unsqueeze(1), visible, with_weights)
         return with_diagonal(attended.squeeze(1).view_as(tokens), self.nodes), pi
 
 
@@ -71,7 +73,7 @@ class NodeEdgeAttention(nn.Module):
         super().__init__()
         self.attention = QKVAttention(nodes, scaled)
 
-    def forward(self, a: Tensor, window: Window, with_weights: bool) -> Attended:
+    def forward(self, a: Tensor, window: Window, mask: Tensor, with_weights: bool) -> Attended:
         """(B, L, N, N, c) -> the same, and pi (B, L, c, N, N) or None. Time plays no part."""
         edges = 1 - torch.eye(a.shape[2], dtype=a.dtype, device=a.device)  # without self-loops
         matrices = (a * edges.unsqueeze(-1)).movedim(-1, 2)  # (B, L, c, N, N)
@@ -91,10 +93,15 @@ class SharedEdgeAttention(nn.Module):
         super().__init__()
         self.attention = QKVAttention(channels, scaled)
 
-    def forward(self, a: Tensor, window: Window, with_weights: bool) -> Attended:
-        """(B, L, N, K, c) -> the same, and the weights (B, NK, L, L) or None."""
+    def forward(self, a: Tensor, window: Window, mask: Tensor, with_weights: bool) -> Attended:
+        """(B, L, N, K, c) -> the same, and the weights (B, NK, L, L) or None.
+
+        Args:
+            mask: the edges whose two nodes are there, (B, 1 or L, N, K).
+        """
         series = a.flatten(2, 3).transpose(1, 2)  # (B, NK, L, c)
-        attended, pi = self.attention(series, window.visible, with_weights)
+        there = None if window.observed is None else mask.expand(a.shape[:4]).flatten(2, 3)
+        attended, pi = self.attention(series, window.visible_in(there), with_weights)
         return attended.transpose(1, 2).unflatten(2, a.shape[2:4]), pi
 
 

@@ -10,29 +10,44 @@ Attended = tuple[Tensor, Tensor | None]  # the new values, and the attention wei
 
 
 class Window(NamedTuple):
-    """The frames of a batch: which were observed, and which may attend to which.
+    """The frames of a batch: who was observed in them, and which may attend to which.
 
     Args:
-        observed: (B, L), or None if all were.
-        visible: (1 or B, 1, 1 or L, L), True where frame t may attend to frame s; None if
-            every frame may attend to every other.
+        observed: (B, L, N), or None if all nodes were in all frames.
+        past: (L, L), True where s <= t, if frame t attends to these alone; None: to all.
+        visible: where frame t of a node may attend to its frame s, (1 or B, 1 or N, 1 or L, L);
+            None if every frame may attend to every other.
     """
 
     observed: Tensor | None = None
+    past: Tensor | None = None
     visible: Tensor | None = None
 
     @classmethod
     def of(cls, x: Tensor, observed: Tensor | None, causal: bool) -> "Window":
         """The window of the frames x, (B, L, ...); if `causal`, t attends to s <= t alone."""
-        if not causal:
-            return cls(observed, None if observed is None else observed[:, None, None, :])
-        frames = x.shape[1]
-        past = torch.ones(frames, frames, dtype=torch.bool, device=x.device).tril()[None, None]
+        L, past = x.shape[1], None
+        if causal:
+            past = torch.ones(L, L, dtype=torch.bool, device=x.device).tril()
+        window = cls(observed, past)
+        return window._replace(visible=window.visible_in(observed))
+
+    @property
+    def frames(self) -> Tensor | None:
+        """(B, L), True where any node was observed; None if all were."""
+        return None if self.observed is None else self.observed.any(2)
+
+    def visible_in(self, observed: Tensor | None) -> Tensor | None:
+        """Which frames of series that were `observed` (B, L, H) see which, as in `visible`."""
         if observed is None:
-            return cls(None, past)
-        # A missing frame may see itself: otherwise its row could be empty, and a softmax NaN.
-        itself = torch.eye(frames, dtype=torch.bool, device=x.device)
-        return cls(observed, past & (observed[:, None, None, :] | itself))
+            return None if self.past is None else self.past[None, None]
+        seen = observed.transpose(1, 2)  # (B, H, L)
+        # No row may be empty, or its softmax would be NaN: what was never observed sees all, ...
+        visible = (seen | ~seen.any(2, keepdim=True)).unsqueeze(2)  # (B, H, 1, L)
+        if self.past is None:
+            return visible
+        itself = torch.eye(self.past.shape[0], dtype=torch.bool, device=seen.device)
+        return self.past & (visible | itself)  # ... and a missing frame sees itself.
 
 
 def attend(

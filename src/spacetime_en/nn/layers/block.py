@@ -77,7 +77,7 @@ class Block(nn.Module):
         if self.temporal is not None:  # equivariant temporal attention, every node
             h, x, v, maps = self.temporal(h, x, v, window, with_weights)
         if self.adjacency is not None:
-            a, pi = self.adjacency(a, window, with_weights)
+            a, pi = self.adjacency(a, window, neighbourhood.mask, with_weights)
             maps = maps._replace(edges=pi)
         h = self.dropout(h)
 
@@ -90,7 +90,7 @@ class Block(nn.Module):
         if not self.encodings:
             return state
         h, x, v, a = state
-        t = frame_index(window.observed, like=x)
+        t = frame_index(window.frames, like=x)
         h, x, v = (
             s + sinusoid(t, s.shape[-1]).unsqueeze(2) if letter in self.encodings else s
             for letter, s in zip("WXY", (h, x, v), strict=True)

@@ -48,7 +48,7 @@ def position_attention(
     # float32. Missing frames are zeroed.
     u = x - _first_observed(x, window.observed)
     if window.observed is not None:
-        u = u.masked_fill(~window.observed[:, None, :, None], 0.0)
+        u = u.masked_fill(~window.observed.transpose(1, 2).unsqueeze(-1), 0.0)
     q = F.pad(-2 * u, (0, 1), value=1.0)
     k = torch.cat([u, u.square().sum(-1, keepdim=True)], dim=-1)
     # The fused kernel wants values as wide as the keys; the padding column is cut off again.
@@ -57,11 +57,11 @@ def position_attention(
 
 
 def _first_observed(x: Tensor, observed: Tensor | None) -> Tensor:
-    """The first frame that was observed, (B, N, L, n) -> (B, N, 1, n)."""
+    """The first frame in which each node was observed, (B, N, L, n) -> (B, N, 1, n)."""
     if observed is None:
         return x[:, :, :1]
-    first = observed.int().argmax(1)[:, None, None, None]  # (B, 1, 1, 1)
-    return x.gather(2, first.expand(-1, x.shape[1], 1, x.shape[3]))
+    first = observed.int().argmax(1)[..., None, None]  # (B, N, 1, 1)
+    return x.gather(2, first.expand(-1, -1, 1, x.shape[3]))
 
 
 def velocity_attention(

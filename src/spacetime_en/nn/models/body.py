@@ -118,18 +118,19 @@ class Body(Forecaster):
         if self.training or self.memory is None:
             return self._by_networks(graph)
         one, other, weight = self._by_networks(graph), self.memory(graph), self.settings["memory"]
-        return Forecast(torch.lerp(one.x, other.x, weight), torch.lerp(one.v, other.v, weight))
+        x, v = torch.lerp(one.x, other.x, weight), torch.lerp(one.v, other.v, weight)
+        return one._replace(x=x, v=v)
 
     def _by_networks(self, graph: SpacetimeGraph) -> Forecast:
         """The forecast of the networks, averaged over both sides if mirrored."""
         if not (self.training and self.tree.has_sides):
             return self.tree.both_sides(self._forecast, graph)
         swap = self.tree.mirror  # in training, of a random half of the bodies instead
-        coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None]
-        swapped = torch.where(coin.unsqueeze(1), graph.x[:, :, swap], graph.x)
+        coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None, None]
+        swapped = torch.where(coin, graph.x[:, :, swap], graph.x)
         forecast = self._forecast(graph._replace(x=swapped))
-        x, v = (torch.where(coin, t[:, swap], t) for t in (forecast.x, forecast.v))
-        return Forecast(x, v)
+        x, v = (torch.where(coin, t[:, :, swap], t) for t in (forecast.x, forecast.v))
+        return forecast._replace(x=x, v=v)
 
     def _forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, path, ahead = self._paths(graph)
@@ -150,7 +151,7 @@ class Body(Forecaster):
         vectors = torch.cat([scaled, every], dim=2)
         residual = self.reach[:, None, None] * torch.einsum("bnka,bnac->bnkc", c, vectors)
         move = ahead + residual[:, :, 0]
-        speed = (ahead + residual[:, :, 1]) / graph.horizon[:, None, None]
+        speed = (ahead + residual[:, :, 1]) / graph.horizon[..., None]
         x, v = (self.tree.joints(t) for t in (path[:, -1] + move, speed))
         return units.denormalize(graph, x, v)
 
@@ -195,7 +196,7 @@ class Body(Forecaster):
         path = self.tree.bones(units.normalize(graph).x)
         check_horizon(graph)
         last = (graph.times[:, -1] - graph.times[:, -2]).to(path.dtype)
-        ahead = (graph.horizon / last)[:, None, None] * (path[:, -1] - path[:, -2])
+        ahead = (graph.horizon[:, 0] / last)[:, None, None] * (path[:, -1] - path[:, -2])
         return units, path, ahead
 
     def _motion(self, path: Tensor) -> tuple[Tensor, list[Tensor]]:

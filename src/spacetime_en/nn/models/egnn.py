@@ -53,5 +53,5 @@ class EGNNForecaster(Forecaster):
         neighbourhood = Neighbourhood.of(graph, units.cell(graph))
         a = with_distances(state, neighbourhood)
         _, x, v = self.egnn(state.h, state.x, state.v, a, neighbourhood, up)
-        x, v = (mean_over_time(t, graph.frame_mask) for t in (x, v))
+        x, v = (mean_over_time(t, graph.observed) for t in (x, v))
         return units.denormalize(graph, x, v)

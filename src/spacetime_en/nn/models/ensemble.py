@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.metrics import both
 from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.models.flow import Flow, Steps
 from spacetime_en.nn.physics.observer import MAX_FRAMES, Observer, WindowStatistics, standard_normal
@@ -70,20 +71,16 @@ class FlowEnsemble(Flow):
         units = self.units(graph)
         return units, WindowStatistics.of(graph, units.normalize(graph), units.time)
 
-    def _trajectory(
-        self, graph: SpacetimeGraph, times: Tensor, bound: float | None = None
-    ) -> list[Forecast]:
+    def _trajectory(self, graph: SpacetimeGraph, bound: float | None = None) -> Forecast:
         units, statistics = self._statistics(graph)
         L = graph.x.shape[1]
         draws = self.draws[..., torch.arange(L, device=graph.x.device) % MAX_FRAMES]
-        ends = self._integrate_members(graph, units, statistics, draws, times, bound)
-
-        def spread_or_none(x: Tensor) -> Tensor | None:
-            """The spread; a single frame does not show how noisy it is."""
-            single = (statistics.frames == 1).flatten(1)
-            return None if L == 1 else spread(x).masked_fill(single, torch.nan)
-
-        return [units.denormalize(graph, x.mean(1), v.mean(1), spread_or_none(x)) for x, v in ends]
+        x, v = self._integrate_members(graph, units, statistics, draws, bound)
+        spread = None
+        if L > 1:  # a single frame does not show how noisy it is
+            single = (statistics.frames == 1).squeeze(3)  # (B, 1, N)
+            spread = standard_deviation(x).masked_fill(single, torch.nan)
+        return units.denormalize(graph, x.mean(1), v.mean(1), spread, x)
 
     def _integrate_members(
         self,
@@ -91,18 +88,18 @@ class FlowEnsemble(Flow):
         units: Units,
         statistics: WindowStatistics,
         draws: Tensor,
-        times: Tensor,
         bound: float | None,
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Positions and velocities of the members, (B, K, N, n) each, at `times`, (B, T)."""
+    ) -> tuple[Tensor, Tensor]:
+        """Positions and velocities of the members at the target times, (B, K, T, N, n) each."""
         x, v = self.observer(statistics, draws)  # (B, K, N, n)
         B, K = x.shape[:2]
-        latest = graph.unwrapped().frame(graph.last_frame)
+        latest = graph.latest()
         pairs = self._pairs(latest, units, units.normalize(latest), self.softening.exp().expand(B))
         each = torch.arange(B, device=x.device).repeat_interleave(K)
-        since = (times / units.time + statistics.mean_age[:, None])[each]  # members start earlier
-        ends = self._integrate(pairs.select(each), x.flatten(0, 1), v.flatten(0, 1), since, bound)
-        return [(x.unflatten(0, (B, K)), v.unflatten(0, (B, K))) for x, v in ends]
+        times = graph.horizon / units.time
+        since = (times + statistics.mean_age[:, None])[each]  # members start earlier
+        x, v = self._integrate(pairs.select(each), x.flatten(0, 1), v.flatten(0, 1), since, bound)
+        return x.unflatten(0, (B, K)), v.unflatten(0, (B, K))
 
     def set_progress(self, fraction: float) -> bool:
         """Training has no stages."""
@@ -126,28 +123,30 @@ class FlowEnsemble(Flow):
         bound = self.curriculum.max_gradient * steepest / (scale * B)
         # (Drawn anew in every step, and not in pairs: the score is one of independent members.)
         draws = torch.randn(2, B, K, L, dtype=graph.x.dtype, device=graph.x.device)
-        ((x, v),) = self._integrate_members(
-            graph, units, statistics, draws, graph.horizon[:, None], bound
-        )
-        x = x + statistics.noise_x * torch.randn_like(x)  # (B, K, N, n)
-        v = v + statistics.noise_v * torch.randn_like(v)
+        x, v = self._integrate_members(graph, units, statistics, draws, bound)
+        noise_x, noise_v = (s.unsqueeze(2) for s in (statistics.noise_x, statistics.noise_v))
+        x = x + noise_x * torch.randn_like(x)  # (B, K, T, N, n)
+        v = v + noise_v * torch.randn_like(v)
         members = torch.cat([x, alpha**0.5 * v], dim=-1)
         x, v = units.normalize_forecast(target)
-        score = energy_score(members, torch.cat([x, alpha**0.5 * v], dim=-1))  # (B, N)
-        if graph.node_mask is not None:
-            fraction = graph.node_mask.to(score).mean(1, keepdim=True)
-            score = score.masked_fill(~graph.node_mask, 0.0) / fraction
-        return score.mean(1) / scale
+        score = energy_score(members, torch.cat([x, alpha**0.5 * v], dim=-1))  # (B, T, N)
+        present = None if graph.present is None else graph.present.unsqueeze(1)
+        mask = both(present, target.mask)
+        if mask is None:
+            return score.mean((1, 2)) / scale
+        mask = mask.expand_as(score)
+        score = score.masked_fill(~mask, 0.0)
+        return score.sum((1, 2)) / mask.sum((1, 2)).clamp(min=1) / scale
 
 
-def spread(x: Tensor) -> Tensor:
-    """The standard deviation of a coordinate over members, (B, K, N, n) -> (B, N)."""
+def standard_deviation(x: Tensor) -> Tensor:
+    """Of a coordinate over members, (B, K, T, N, n) -> (B, T, N)."""
     # (No correction: members come in opposite pairs, whose mean is that of infinitely many.)
     return (x.var(1, correction=0).mean(-1) + 1e-30).sqrt()
 
 
 def energy_score(z: Tensor, y: Tensor) -> Tensor:
-    """The energy score of members z (B, K, N, c) for the observation y (B, N, c), (B, N).
+    """The energy score of members z (B, K, ..., c) for the observation y (B, ..., c), (B, ...).
 
     Gneiting and Raftery (2007), Eq. 22, unbiased for a finite number of independent members.
     """

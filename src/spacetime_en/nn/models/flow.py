@@ -8,7 +8,6 @@ the law of force between two nodes that is learned holds for any number of nodes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,7 +17,6 @@ from torch import Tensor
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import LEAST, Count, PositiveFloat, PositiveInt
-from spacetime_en._util.tensors import as_tensor
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -78,6 +76,7 @@ class Flow(Forecaster):
     """
 
     reads_horizon = True
+    forecasts_paths = True
     curriculum = Curriculum()
 
     def __init__(
@@ -99,44 +98,22 @@ class Flow(Forecaster):
         return FULL_SYMMETRY
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
-        (forecast,) = self._trajectory(graph, graph.horizon[:, None])
-        return forecast
+        return self._trajectory(graph)
 
-    def at(self, graph: SpacetimeGraph, times: Tensor | Sequence[float]) -> list[Forecast]:
-        """Forecasts at several times in one pass, such as a whole trajectory.
-
-        Args:
-            graph: L frames of N nodes; its horizon is not read.
-            times: after the last frame, increasing, (T,) or (B, T).
-        Returns: a forecast for each time.
-        """
-        self.check(graph)
-        moments = as_tensor("times", times).to(graph.x)
-        B = len(graph)
-        if 0 in moments.shape or moments.ndim == 0 or moments.shape[:-1] not in ((), (B,)):
-            raise InputError(
-                f"times: expected shape (T,) or (B, T) with B = {B}, found {tuple(moments.shape)}."
-            )
-        moments = moments.expand(B, -1)
-        if not (moments.diff(prepend=torch.zeros_like(moments[:, :1])) >= 0).all():
-            raise InputError("times: expected times after the last frame, in increasing order.")
-        return self._trajectory(graph, moments)
-
-    def _trajectory(
-        self, graph: SpacetimeGraph, times: Tensor, bound: float | None = None
-    ) -> list[Forecast]:
-        """Forecasts at `times`, (B, T); `bound` is that of :func:`leapfrog`."""
-        latest = graph.unwrapped().frame(graph.last_frame)
+    def _trajectory(self, graph: SpacetimeGraph, bound: float | None = None) -> Forecast:
+        """The forecast; `bound` is that of :func:`leapfrog`."""
+        latest = graph.latest()
         units = self.units(latest)
         state = units.normalize(latest)
         pairs = self._pairs(latest, units, state, self._softening())
-        ends = self._integrate(pairs, state.x[:, 0], state.v[:, 0], times / units.time, bound)
-        return [units.denormalize(graph, x, v) for x, v in ends]
+        times = graph.horizon / units.time
+        x, v = self._integrate(pairs, state.x[:, 0], state.v[:, 0], times, bound)
+        return units.denormalize(graph, x, v)
 
     def _integrate(
         self, pairs: Pairs, x: Tensor, v: Tensor, times: Tensor, bound: float | None
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Positions and velocities at `times` after the start, (B, T), one pair for each time."""
+    ) -> tuple[Tensor, Tensor]:
+        """Positions and velocities at `times` after the start, (B, T) -> (B, T, N, n) each."""
         legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
         # The least number of steps is shared by all legs; a single one has all of it.
         parts = [1.0]
@@ -146,7 +123,8 @@ class Flow(Forecaster):
         for leg, part in zip(legs.unbind(1), parts, strict=True):
             x, v = leapfrog(self.force, pairs, x, v, leg, self._step_control(part), bound)
             ends.append((x, v))
-        return ends
+        x, v = (torch.stack(t, dim=1) for t in zip(*ends, strict=True))
+        return x, v
 
     def _softening(self) -> float:
         """The softening of forces at this point of the training."""
@@ -200,18 +178,18 @@ class Flow(Forecaster):
         return fraction >= self.curriculum.softened_until
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
-        """The robust error at the target, plus that of a flow from the first frame to the last.
+        """The robust error at the targets, plus that of a flow from the first frame to the last.
 
         Far targets alone say little about forces, because motions are chaotic; the frames of the
         window, if there are several, show them directly.
         """
-        graph = graph.unwrapped()
-        latest = graph.frame(graph.last_frame)
+        latest = graph.latest()
         examples = []
-        if graph.x.shape[1] > 1 and graph.frame_mask is None:
-            span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.horizon)
-            first = graph.frame(torch.zeros_like(graph.last_frame), span)
-            examples.append((first, LastFrame()(latest)))
+        if graph.x.shape[1] > 1 and graph.observed is None:
+            span = (graph.times[:, -1:] - graph.times[:, :1]).to(graph.horizon)
+            first = graph.unwrapped().frame(torch.zeros_like(graph.last_frame), span)
+            latest_only = latest._replace(horizon=latest.horizon[:, :1])
+            examples.append((first, LastFrame()(latest_only)))
         if not examples or self._steps_adapt:
             examples.append((latest, target))
         return torch.stack([self._robust_error(*pair, alpha) for pair in examples]).sum(0)
@@ -227,16 +205,14 @@ class Flow(Forecaster):
         late = max(0.0, (self.progress - c.equal_steps_until) / (1 - c.equal_steps_until))
         limit = _between(*c.outlier_limit, late) if late else 1.0
         bound = c.max_gradient / (limit * float(scale)) ** 0.5 / len(start)
-        (end,) = self._trajectory(start, start.horizon[:, None], bound)
-        error = self.distance(end, target, start.node_mask, alpha) / scale
+        error = self.distance(self._trajectory(start, bound), target, alpha) / scale
         if not late:
             return (error + 1e-5).sqrt()
         return error / (error + error.detach().quantile(c.inlier_quantile).clamp(min=limit))
 
     def _typical_residual(self, start: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """The straight line's median error over the graphs: what forces have to explain."""
-        line = StraightLine()(start)
-        error = self.distance(line, target, start.node_mask, alpha).detach().median()
+        error = self.distance(StraightLine()(start), target, alpha).detach().median()
         return error.clamp(min=1e-10)  # (in the model's units: nothing to explain)
 
 

@@ -19,9 +19,9 @@ from spacetime_en._util.schema import PositiveInt
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.geometry import NAMED_NODES, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.metrics import mse
+from spacetime_en.metrics import errors
 from spacetime_en.nn.forecaster import Examples
-from spacetime_en.nn.models.regression import Regression, Start, best
+from spacetime_en.nn.models.regression import Regression, Residuals, Start, best
 from spacetime_en.nn.models.tree import Joints, Tree
 from spacetime_en.nn.requirements import check_dims, check_no_box, check_nodes
 from spacetime_en.nn.state import require_up
@@ -46,6 +46,7 @@ class Kernel(Regression):
         centres: the largest number of training windows that Gaussians are centred on.
         mirrored: make forecasts commute with swapping left and right limbs.
         up: align windows by rotations about the direction ``up`` of the graphs only.
+        targets: number T of target times, each with weights of its own.
     """
 
     template: Tensor  # for the A = (L + 1) N vectors that describe a window, (A, n)
@@ -62,6 +63,7 @@ class Kernel(Regression):
         centres: PositiveInt = 2000,
         mirrored: bool = True,
         up: bool = False,
+        targets: PositiveInt = 1,
     ) -> None:
         super().__init__()
         self.tree = Tree(parents, nodes, mirrored)
@@ -77,8 +79,8 @@ class Kernel(Regression):
         self.register_buffer("centres", torch.zeros(centres, vectors * dims))
         self.register_buffer("width", torch.ones(()))
         # Unfitted, the straight line.
-        self.position = nn.Parameter(torch.zeros(centres, nodes * dims))
-        self.velocity = nn.Parameter(torch.zeros(centres, nodes * dims))
+        self.position = nn.Parameter(torch.zeros(centres, targets * nodes * dims))
+        self.velocity = nn.Parameter(torch.zeros(centres, targets * nodes * dims))
 
     @property
     def symmetries(self) -> Symmetries:
@@ -88,14 +90,14 @@ class Kernel(Regression):
         with _in_full_precision(graph.x.device.type):
             return self.tree.both_sides(super().forecast, graph)
 
-    def residual(self, start: Start) -> tuple[Tensor, Tensor]:
+    def residual(self, start: Start) -> Residuals:
         descriptors = self._descriptors(start)
-        rotation = self._alignment(start, descriptors, self.template)
+        rotation = self._alignment(start.graph, descriptors, self.template)
         aligned = (descriptors @ rotation).flatten(1) - self.mean
         kernel = gaussians(aligned, self.centres, self.width)  # (B, C)
         sums = (kernel @ w for w in (self.position, self.velocity))
-        position, velocity = (t.unflatten(1, start.x.shape[1:]) @ rotation.mT for t in sums)
-        return position, velocity
+        back = rotation.mT.unsqueeze(1)
+        return Residuals(*(t.unflatten(1, (-1, *start.x.shape[1:])) @ back for t in sums))
 
     def _descriptors(self, start: Start) -> Tensor:
         """The vectors that windows are compared by: steps, `ahead`, and the pose, (B, A, n)."""
@@ -107,12 +109,12 @@ class Kernel(Regression):
         steps = STEP_WEIGHT * start.state.x.diff(dim=1)  # (B, L - 1, N, n)
         return torch.cat([steps, STEP_WEIGHT * ahead, pose], dim=1).flatten(1, 2)
 
-    def _alignment(self, start: Start, descriptors: Tensor, template: Tensor) -> Tensor:
+    def _alignment(self, graph: SpacetimeGraph, descriptors: Tensor, template: Tensor) -> Tensor:
         """The rotations or reflections after which windows fit the template best, (B, n, n)."""
         if not self.settings["up"]:
             return _nearest_rotation(descriptors.mT @ template)
         # Up becomes the first axis; the horizontal components decide about the rest.
-        up = require_up(start.graph).unsqueeze(-1)  # (B, n, 1)
+        up = require_up(graph).unsqueeze(-1)  # (B, n, 1)
         level = _unit(_horizontal(descriptors, up).mT @ F.pad(template[:, 1:], (1, 0)))
         first = F.pad(up.new_ones(1), (0, up.shape[1] - 1))
         return _nearest_rotation(level + up * first)
@@ -149,11 +151,11 @@ class Kernel(Regression):
 
     def _error(self, examples: Examples) -> float:
         """The mean squared position error of the forecasts."""
-        errors = [
-            mse(self(graph.to(self.position.dtype)).x.to(target.x), target.x)
+        position = [
+            errors(self(graph.to(self.position.dtype)).to(target.x.dtype), target)[0]
             for graph, target in examples
         ]
-        return float(torch.cat(errors).mean())
+        return float(torch.cat(position).mean())
 
     def _both_sides(self, examples: Examples) -> Examples:
         """The examples and, if the tree has sides, their mirror images."""
@@ -163,16 +165,27 @@ class Kernel(Regression):
                 yield self.tree.mirrored(graph), target.permute(self.tree.mirror)
 
     def _examples(self, examples: Examples) -> list[_Examples]:
-        starts = self.starts(examples)
-        return [_Examples(start, self._descriptors(start), *residual) for start, residual in starts]
+        """The examples of which all targets count."""
+        gathered = []
+        for start, residuals, mask in self.starts(examples):
+            descriptors = self._descriptors(start)
+            if mask is not None:
+                whole = mask.flatten(1).all(1)
+                start = start._replace(graph=start.graph[whole])
+                descriptors, residuals = descriptors[whole], Residuals(*(r[whole] for r in residuals))
+            if len(descriptors):
+                gathered.append(_Examples(start.graph, descriptors, *residuals))
+        if not gathered:
+            raise InputError("windows: in none of them are all nodes there at all target times.")
+        return gathered
 
     def _template(self, examples: list[_Examples]) -> Tensor:
         """The mean of the windows after they are aligned with it, (A, n)."""
         template = max((self._fullest(e) for e in examples), key=lambda pair: pair[0])[1]
         for _ in range(PROCRUSTES_ROUNDS):
             total = torch.zeros_like(template)
-            for start, descriptors, *_ in examples:
-                total += (descriptors @ self._alignment(start, descriptors, template)).sum(0)
+            for graph, descriptors, *_ in examples:
+                total += (descriptors @ self._alignment(graph, descriptors, template)).sum(0)
             template = total / sum(len(example.descriptors) for example in examples)
         return template
 
@@ -181,11 +194,11 @@ class Kernel(Regression):
 
         A flat window does not determine how to align others across its plane.
         """
-        start, descriptors, *_ = example
+        graph, descriptors, *_ = example
         if not self.settings["up"]:
             least = torch.linalg.svdvals(descriptors)[:, -1]
             return float(least.max()), descriptors[least.argmax()]
-        up = require_up(start.graph).unsqueeze(-1)
+        up = require_up(graph).unsqueeze(-1)
         sizes = torch.linalg.svdvals(_horizontal(descriptors, up))
         least = sizes[:, min(sizes.shape[1] - 1, max(0, descriptors.shape[-1] - 2))]
         best = int(least.argmax())
@@ -194,19 +207,20 @@ class Kernel(Regression):
         return float(least[best]), descriptors[best] @ axes  # up is the first axis
 
     def _gathered(self, examples: list[_Examples], template: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """All windows aligned, (W, A n), and their residuals of x and of v, (W, N n) each."""
+        """All windows aligned, (W, A n), and their residuals of x and of v, (W, T N n) each."""
         parts = []
-        for start, descriptors, *residual in examples:
-            rotation = self._alignment(start, descriptors, template)
-            parts.append([(vectors @ rotation).flatten(1) for vectors in (descriptors, *residual)])
+        for graph, descriptors, *residual in examples:
+            rotation = self._alignment(graph, descriptors, template)
+            values = [(r @ rotation.unsqueeze(1)).flatten(1) for r in residual]
+            parts.append([(descriptors @ rotation).flatten(1), *values])
         aligned, *values = (torch.cat(part) for part in zip(*parts, strict=True))
         return aligned, values
 
 
 class _Examples(NamedTuple):
-    """Windows to fit, their descriptors (B, A, n) and residuals of x and v (B, N, n)."""
+    """Windows to fit, their descriptors (B, A, n) and residuals of x and v (B, T, N, n)."""
 
-    start: Start
+    graph: SpacetimeGraph
     descriptors: Tensor
     x: Tensor
     v: Tensor

@@ -28,5 +28,6 @@ class LinearDynamics(Forecaster):
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, x, v = last_state(graph)
+        x = x + graph.age.unsqueeze(-1) * v  # of nodes that are missing in the last frame
         x, v = x + self.alpha * v, self.beta * v + self.gamma
         return units.denormalize(graph, x, v)

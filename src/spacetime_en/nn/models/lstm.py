@@ -13,7 +13,7 @@ from spacetime_en.nn.layers.egcl import EGNN
 from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.layers.feedforward import FeedForward
 from spacetime_en.nn.models.set import run_blocks
-from spacetime_en.nn.requirements import check_dims, check_nodes, check_widths
+from spacetime_en.nn.requirements import check_dims, check_nodes, check_whole_frames, check_widths
 
 
 class LSTMOverTime(nn.Module):
@@ -41,7 +41,7 @@ class LSTMOverTime(nn.Module):
             tokens, _ = self.lstm(tokens)
         else:
             # Observed frames first, in order: what follows them cannot reach back.
-            order = (~window.observed).int().argsort(dim=1, stable=True)  # (B, L)
+            order = (~window.observed.any(2)).int().argsort(dim=1, stable=True)  # (B, L)
             sorted_tokens, _ = self.lstm(_take(tokens, order))
             tokens = _take(sorted_tokens, order.argsort(dim=1))
         h, x, v = tokens.view_as(nodes).split(self.split, dim=-1)
@@ -105,4 +105,5 @@ class LSTM(Forecaster):
         check_widths(graph, c["features"], c["edge_features"])
         check_dims(graph, c["dims"])
         check_nodes(graph, c["nodes"])
+        check_whole_frames(graph, "a token of the LSTM is a frame with all of its nodes")
         return run_blocks(graph, self.units(graph), self.blocks, self.feed_forward)[0]

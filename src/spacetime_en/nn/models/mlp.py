@@ -49,5 +49,5 @@ class MLP(Forecaster):
         units = self.units(graph)
         state = units.normalize(graph)
         out = self.network(torch.cat([state.x, state.v], dim=-1))  # (B, L, N, 2n)
-        x, v = mean_over_time(out, graph.frame_mask).chunk(2, dim=-1)
+        x, v = mean_over_time(out, graph.observed).chunk(2, dim=-1)
         return units.denormalize(graph, x, v)

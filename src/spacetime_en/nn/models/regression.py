@@ -11,9 +11,10 @@ from torch import Tensor
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.metrics import both
 from spacetime_en.nn.forecaster import ClosedForm, Examples
-from spacetime_en.nn.requirements import check_frames, check_horizon
-from spacetime_en.nn.state import State, Units
+from spacetime_en.nn.requirements import check_frames, check_horizon, check_targets
+from spacetime_en.nn.state import State, Units, at_frame, without_gaps
 
 T = TypeVar("T")
 
@@ -32,54 +33,78 @@ class Start(NamedTuple):
     Args:
         graph, units, state: the window, its units, and its state in these units.
         x: the last positions, (B, N, n).
-        ahead: displacements at the last velocities over the horizon, (B, N, n).
+        v: the last velocities, (B, N, n).
+        ahead: displacements at these velocities over the (last) horizon, (B, N, n).
     """
 
     graph: SpacetimeGraph
     units: Units
     state: State
     x: Tensor
+    v: Tensor
     ahead: Tensor
 
 
-class Regression(ClosedForm):
-    """The straight line, plus a residual that is fitted in closed form.
+class Residuals(NamedTuple):
+    """What a regression adds to the straight line: (B, T, N, n) each.
 
-    Penalties shrink the residual: forecasts are drawn to the straight line, not to rest.
+    Args:
+        x: to positions.
+        v: to velocities, times the horizon.
     """
 
-    def residual(self, start: Start) -> tuple[Tensor, Tensor]:
-        """Residuals from the straight line of positions, and of velocities times the horizon.
+    x: Tensor
+    v: Tensor
 
-        Returns: (B, N, n) each.
-        """
+
+class Regression(ClosedForm):
+    """The straight line, plus residuals that are fitted in closed form, for each target time.
+
+    Penalties shrink the residuals: forecasts are drawn to the straight line, not to rest.
+    """
+
+    forecasts_paths = True
+
+    def residual(self, start: Start) -> Residuals:
+        """The fitted residuals from the straight line."""
         raise NotImplementedError
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
         start = self.start(graph)
-        position, velocity = self.residual(start)
-        x = start.x + start.ahead + position
-        v = (start.ahead + velocity) / graph.horizon[:, None, None]
+        residual, horizon = self.residual(start), graph.horizon[..., None, None]
+        x = start.x[:, None] + horizon * start.v[:, None] + residual.x
+        v = (horizon * start.v[:, None] + residual.v) / horizon
         return start.units.denormalize(graph, x, v)
 
     def start(self, graph: SpacetimeGraph) -> Start:
         """The inputs of the regression for `graph`."""
-        check_frames(graph, self.settings["frames"])
+        self.check_window(graph)
+        check_targets(graph, self.settings["targets"])
         check_horizon(graph)
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
-        state = units.normalize(graph)
-        ahead = graph.horizon[:, None, None] * state.v[:, -1]
-        return Start(graph, units, state, state.x[:, -1], ahead)
+        state = without_gaps(graph, units.normalize(graph))
+        v = at_frame(state.v, graph.last_observed)
+        return Start(graph, units, state, state.x[:, -1], v, graph.horizon[:, -1, None, None] * v)
 
-    def starts(self, examples: Examples) -> Iterator[tuple[Start, tuple[Tensor, Tensor]]]:
-        """The inputs and the true residuals of all examples, in double precision."""
+    def check_window(self, graph: SpacetimeGraph) -> None:
+        """Refuse windows of another length, or with gaps."""
+        check_frames(graph, self.settings["frames"])
+
+    def starts(self, examples: Examples) -> Iterator[tuple[Start, Residuals, Tensor | None]]:
+        """The inputs and the true residuals of all examples, and which of these count."""
         empty = True
         for graph, target in examples:
             empty = False
             graph, target = graph.to(torch.float64), target.to(torch.float64)
             start = self.start(graph)
             x, v = start.units.normalize_forecast(target)
-            horizon = graph.horizon[:, None, None]
-            yield start, (x - start.x - start.ahead, horizon * v - start.ahead)
+            ahead = graph.horizon[..., None, None] * start.v[:, None]
+            present = None if graph.present is None else graph.present.unsqueeze(1)
+            mask = both(present, target.mask)
+            mask = None if mask is None else mask.expand(x.shape[:3])
+            residuals = (x - start.x[:, None] - ahead, graph.horizon[..., None, None] * v - ahead)
+            if mask is not None:
+                residuals = tuple(r.masked_fill(~mask.unsqueeze(-1), 0.0) for r in residuals)
+            yield start, Residuals(*residuals), mask
         if empty:
             raise InputError("windows: expected some to fit and some to choose by, found none.")

@@ -17,8 +17,14 @@ from spacetime_en.geometry import FULL_SYMMETRY, NAMED_NODES, Symmetries, norm
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import Examples
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
-from spacetime_en.nn.models.regression import Regression, Start, best
-from spacetime_en.nn.requirements import check_no_box, check_no_padding, check_nodes, check_widths
+from spacetime_en.nn.models.regression import Regression, Residuals, Start, best
+from spacetime_en.nn.requirements import (
+    check_last_frame,
+    check_length,
+    check_no_box,
+    check_nodes,
+    check_widths,
+)
 from spacetime_en.nn.state import State, Units
 
 # Penalties relative to the mean square of a vector: from next to none to all but nothing left.
@@ -29,7 +35,7 @@ MAX_VECTORS = 8_000  # beyond, the normal equations take gigabytes
 class _Ridge(Regression):
     """What both forms have in common."""
 
-    position: nn.Parameter  # (A, outputs)
+    position: nn.Parameter  # (A, T outputs)
     velocity: nn.Parameter
 
     def vectors(self, start: Start) -> Tensor:
@@ -37,35 +43,52 @@ class _Ridge(Regression):
         raise NotImplementedError
 
     def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
-        """The forecasts that weights make of vectors, (B, N, n)."""
+        """The residuals that weights make of vectors, (B, T, N, n)."""
         raise NotImplementedError
 
-    def rows(self, vectors: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """F and Y of F w = Y, from vectors and the residuals (B, N, n) to fit."""
+    def rows(self, vectors: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """F and Y of F w = Y, from vectors and the residuals (B, N, n) to fit.
+
+        Args:
+            mask: which residuals count, (B, N).
+        """
         raise NotImplementedError
 
-    def residual(self, start: Start) -> tuple[Tensor, Tensor]:
+    def residual(self, start: Start) -> Residuals:
         vectors = self.vectors(start)
-        return self.weighted(vectors, self.position), self.weighted(vectors, self.velocity)
+        return Residuals(*(self.weighted(vectors, w) for w in (self.position, self.velocity)))
 
     @torch.no_grad()
     def solve(self, train: Examples, val: Examples) -> float:
-        """Set the weights to the best ones, with the penalty that is best for `val`."""
-        errors, both = [], (self._equations(train), self._equations(val))
-        for weights, fit, check in zip((self.position, self.velocity), *both, strict=True):
-            error, penalty = best((check.error(fit.solution(p)), p) for p in PENALTIES)
-            weights.copy_(fit.solution(penalty))
-            errors.append(error)
-        return errors[0]
+        """Set the weights to the best ones, with the penalties that are best for `val`."""
+        errors, counts = [], []
+        both = zip(self._equations(train), self._equations(val), strict=True)
+        for t, (fit, check) in enumerate(both):
+            if fit.count == 0 or check.count == 0:
+                continue  # nothing to fit or to choose by: the straight line
+            solutions = [fit.solution(penalty) for penalty in PENALTIES]  # (A, 2 outputs) each
+            judged = [(check.errors(w).chunk(2), w.chunk(2, dim=1)) for w in solutions]
+            for i, weights in enumerate((self.position, self.velocity)):
+                error, w = best((float(e[i].mean()), w[i]) for e, w in judged)
+                outputs = w.shape[1]
+                weights[:, t * outputs : (t + 1) * outputs] = w
+                if i == 0:
+                    errors.append(error)
+                    counts.append(check.count)
+        if not errors:
+            raise InputError("windows: no target of a validation window counts; give more data.")
+        return sum(e * c for e, c in zip(errors, counts, strict=True)) / sum(counts)
 
-    def _equations(self, examples: Examples) -> tuple[_NormalEquations, _NormalEquations]:
-        """The normal equations for positions and for velocities, summed over all examples."""
-        both = _NormalEquations(), _NormalEquations()
-        for start, residual in self.starts(examples):
+    def _equations(self, examples: Examples) -> list[_NormalEquations]:
+        """The normal equations of each target time, summed over all examples."""
+        equations = [_NormalEquations() for _ in range(self.settings["targets"])]
+        for start, residuals, mask in self.starts(examples):
             vectors = self.vectors(start)
-            for equations, values in zip(both, residual, strict=True):
-                equations.add(*self.rows(vectors, values))
-        return both
+            for t, equation in enumerate(equations):
+                counts = None if mask is None else mask[:, t]
+                f, y = self.rows(vectors, residuals.x[:, t], counts)
+                equation.add(f, torch.cat([y, self.rows(vectors, residuals.v[:, t], counts)[1]], 1))
+        return equations
 
 
 class Ridge(_Ridge):
@@ -76,9 +99,12 @@ class Ridge(_Ridge):
     Args:
         nodes: number N of nodes.
         frames: number L of frames.
+        targets: number T of target times, each with weights of its own.
     """
 
-    def __init__(self, nodes: PositiveInt, frames: PositiveInt = 10) -> None:
+    def __init__(
+        self, nodes: PositiveInt, frames: PositiveInt = 10, targets: PositiveInt = 1
+    ) -> None:
         super().__init__()
         count = (frames + 1) * nodes
         if count > MAX_VECTORS:
@@ -87,8 +113,8 @@ class Ridge(_Ridge):
                 "weights of every node; use ridge-shared."
             )
         # Unfitted, the straight line.
-        self.position = nn.Parameter(torch.zeros(count, nodes))
-        self.velocity = nn.Parameter(torch.zeros(count, nodes))
+        self.position = nn.Parameter(torch.zeros(count, targets * nodes))
+        self.velocity = nn.Parameter(torch.zeros(count, targets * nodes))
 
     @property
     def symmetries(self) -> Symmetries:
@@ -103,9 +129,12 @@ class Ridge(_Ridge):
         return torch.cat([differences, offset, ahead], dim=1).flatten(1, 2)  # (B, A, n)
 
     def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
-        return torch.einsum("bac,an->bnc", vectors, weights)
+        of_times = weights.unflatten(1, (-1, self.settings["nodes"]))  # (A, T, N)
+        return torch.einsum("bac,atn->btnc", vectors, of_times)
 
-    def rows(self, vectors: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def rows(self, vectors: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        if mask is not None:  # windows in which all nodes count
+            vectors, values = vectors[mask.all(1)], values[mask.all(1)]
         return vectors.mT.flatten(0, 1), values.mT.flatten(0, 1)  # (B n, A), (B n, N)
 
 
@@ -114,18 +143,22 @@ class SharedRidge(_Ridge):
 
     The vectors of a node are its past differences and last velocity, their means over all nodes,
     its offset from the centroid, and means over its neighbours of differences x_i - x_j, as they
-    are and at unit length, each also times the attributes of the edges.
+    are and at unit length, each also times the attributes of the edges. Where a node was not
+    observed, its path is filled in by straight lines (:func:`~spacetime_en.nn.state.without_gaps`).
 
     Args:
         frames: number L of frames.
         edge_features: number e of attributes of an edge.
+        targets: number T of target times, each with weights of its own.
     """
 
-    def __init__(self, frames: PositiveInt = 10, edge_features: Count = 1) -> None:
+    def __init__(
+        self, frames: PositiveInt = 10, edge_features: Count = 1, targets: PositiveInt = 1
+    ) -> None:
         super().__init__()
         count = 2 * frames + 1 + 2 * (1 + edge_features)
-        self.position = nn.Parameter(torch.zeros(count, 1))
-        self.velocity = nn.Parameter(torch.zeros(count, 1))
+        self.position = nn.Parameter(torch.zeros(count, targets))
+        self.velocity = nn.Parameter(torch.zeros(count, targets))
 
     @property
     def symmetries(self) -> Symmetries:
@@ -133,26 +166,41 @@ class SharedRidge(_Ridge):
 
     def vectors(self, start: Start) -> Tensor:
         graph = start.graph
-        check_no_padding(graph, "ridge takes means over all nodes")
         check_widths(graph, graph.feature_width, self.settings["edge_features"])
         x, ahead = start.x.unsqueeze(1), start.ahead.unsqueeze(1)  # (B, 1, N, n)
         motion = torch.cat([x - start.state.x[:, :-1], ahead], dim=1).transpose(1, 2)
-        means = motion.mean(1, keepdim=True).expand_as(motion)  # (B, N, L, n)
-        offset = (x - x.mean(2, keepdim=True)).transpose(1, 2)  # (B, N, 1, n)
+        means = _mean_over_nodes(motion, graph.present).expand_as(motion)  # (B, N, L, n)
+        offset = x.transpose(1, 2)
+        offset = offset - _mean_over_nodes(offset, graph.present)  # (B, N, 1, n)
         if graph.box is not None:  # there is no centroid
             offset = torch.zeros_like(offset)
         edges = _over_edges(graph, start.units, start.state)
         return torch.cat([motion, means, offset, edges], dim=2)
 
-    def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
-        return torch.einsum("bnac,a->bnc", vectors, weights[:, 0])
+    def check_window(self, graph: SpacetimeGraph) -> None:
+        """Refuse windows of another length, or whose last frame is missing; gaps are filled in."""
+        check_length(graph, self.settings["frames"])
+        check_last_frame(graph)
 
-    def rows(self, vectors: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        return vectors.mT.flatten(0, 2), values.reshape(-1, 1)  # (B N n, A), (B N n, 1)
+    def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
+        return torch.einsum("bnac,at->btnc", vectors, weights)
+
+    def rows(self, vectors: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        if mask is None:
+            return vectors.mT.flatten(0, 2), values.reshape(-1, 1)  # (B N n, A), (B N n, 1)
+        return vectors.mT[mask].flatten(0, 1), values[mask].reshape(-1, 1)
+
+
+def _mean_over_nodes(t: Tensor, present: Tensor | None) -> Tensor:
+    """The mean over the nodes that exist, (B, N, A, n) -> (B, 1, A, n)."""
+    if present is None:
+        return t.mean(1, keepdim=True)
+    nodes = present[..., None, None].to(t)
+    return (t * nodes).sum(1, keepdim=True) / nodes.sum(1, keepdim=True)
 
 
 class _NormalEquations:
-    """Sums of F^T F, F^T Y and |Y|^2 over the rows of F w = Y."""
+    """Sums of F^T F, F^T Y and Y^2 over the rows of F w = Y."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -160,9 +208,9 @@ class _NormalEquations:
 
     def add(self, f: Tensor, y: Tensor) -> None:
         """Add rows: f (R, A), y (R, outputs)."""
-        self.count += y.numel()
+        self.count += len(y)
         self.ff, self.fy = self.ff + f.mT @ f, self.fy + f.mT @ y
-        self.yy = self.yy + y.square().sum()
+        self.yy = self.yy + y.square().sum(0)
 
     def solution(self, penalty: float) -> Tensor:
         """The weights that minimise |F w - Y|^2 + penalty |w|^2 mean(F^2), (A, outputs)."""
@@ -173,10 +221,10 @@ class _NormalEquations:
         weights: Tensor = torch.linalg.solve(penalised, self.fy)
         return weights
 
-    def error(self, w: Tensor) -> float:
-        """The mean squared error of weights on these rows."""
-        total = self.yy - 2 * (w * self.fy).sum() + (w * (self.ff @ w)).sum()
-        return float(total.clamp(min=0.0)) / self.count  # (rounding can make it negative)
+    def errors(self, w: Tensor) -> Tensor:
+        """The mean squared errors of weights on these rows, (outputs,)."""
+        total = self.yy - 2 * (w * self.fy).sum(0) + (w * (self.ff @ w)).sum(0)
+        return total.clamp(min=0.0) / self.count  # (rounding can make it negative)
 
 
 def _over_edges(graph: SpacetimeGraph, units: Units, state: State) -> Tensor:

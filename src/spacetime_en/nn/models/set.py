@@ -20,6 +20,7 @@ from spacetime_en.nn.requirements import (
     check_no_padding,
     check_nodes,
     check_static,
+    check_whole_frames,
     check_widths,
 )
 from spacetime_en.nn.state import Units, mean_over_time, with_up
@@ -136,6 +137,7 @@ class SET(Forecaster):
             check_dims(graph, c["dims"])
         if self.tied_to_nodes:
             check_nodes(graph, c["nodes"])
+            check_whole_frames(graph, f"adjacency={c['adjacency']!r} reads the edges of all nodes")
             check_complete(graph, f"adjacency={c['adjacency']!r}")
         if "Z" in c["encodings"]:
             check_complete(graph, "the encoding Z")
@@ -167,13 +169,13 @@ def run_blocks(
     if up:
         state, direction = with_up(state, graph)
     neighbourhood = Neighbourhood.of(graph, units.cell(graph))
-    window = Window.of(state.x, graph.frame_mask, causal)
+    window = Window.of(state.x, graph.observed, causal)
     maps = []
     for block in blocks:
         state, block_maps = block(
             state, feed_forward, neighbourhood, window, with_weights, direction
         )
         maps.append(block_maps)
-    x = mean_over_time(state.x, graph.frame_mask)  # (B, N, n)
-    v = mean_over_time(state.v, graph.frame_mask)
+    x = mean_over_time(state.x, graph.observed)  # (B, N, n)
+    v = mean_over_time(state.v, graph.observed)
     return units.denormalize(graph, x, v), tuple(maps)

@@ -109,7 +109,7 @@ class Tree(nn.Module):
         if not self.has_sides:
             return model(graph)
         one, other = model(graph), model(self.mirrored(graph)).permute(self.mirror)
-        return Forecast((one.x + other.x) / 2, (one.v + other.v) / 2)
+        return one._replace(x=(one.x + other.x) / 2, v=(one.v + other.v) / 2)
 
     def bones(self, x: Tensor) -> Tensor:
         """Vectors from parent to joint, and the positions of roots, (..., N, n)."""

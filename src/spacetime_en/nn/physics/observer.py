@@ -20,7 +20,7 @@ MAX_FRAMES = 256  # with random numbers of their own; longer windows use them ag
 
 
 class WindowStatistics(NamedTuple):
-    """Statistics of a window of m observed frames.
+    """Statistics of a window in which a node was observed in m frames.
 
     Args:
         x, v: means over the frames, (B, N, n).
@@ -29,7 +29,7 @@ class WindowStatistics(NamedTuple):
         residual_x, residual_v: residuals of the frames from motion at constant velocity, divided
             by sqrt(m - 1), (B, L, N, n): weighted with standard normal numbers, their sum is
             distributed like the noise of a frame.
-        frames: m, (B, 1, 1, 1).
+        frames: m, (B, 1, N, 1).
         noise_x, noise_v: standard deviations of the noise of a frame, (B, 1, 1, 1).
         mean_age: the time from the mean time of the frames to the last of them, (B,).
     """
@@ -49,28 +49,32 @@ class WindowStatistics(NamedTuple):
     def of(cls, graph: SpacetimeGraph, state: State, time: float) -> WindowStatistics:
         """The statistics of `graph`, whose `state` is in units of `time`."""
         B, L, N, _ = state.x.shape
-        ones = state.x.new_ones
-        observed = ones(B, L) if graph.frame_mask is None else graph.frame_mask.to(state.x)
-        nodes = ones(B, N) if graph.node_mask is None else graph.node_mask.to(state.x)
-        nodes = nodes.unsqueeze(-1)  # (B, N, 1)
-        m = observed.sum(1)
+        observed = state.x.new_ones(B, L, N)
+        if graph.observed is not None:
+            observed = graph.observed.to(state.x)
+        nodes = observed.amax(1).unsqueeze(-1)  # (B, N, 1)
+        m = observed.sum(1)  # (B, N)
         last = graph.times.gather(1, graph.last_frame[:, None])
-        age = ((last - graph.times) / time).to(state.x)  # (B, L)
-        mean_age = (age * observed).sum(1) / m
-        x, v = (mean_over_time(t, graph.frame_mask) for t in (state.x, state.v))
+        age = ((last - graph.times) / time).to(state.x).unsqueeze(-1)  # (B, L, 1)
+        own_age = (age * observed).sum(1) / m.clamp(min=1)  # (B, N)
+        frames = observed.amax(2)
+        mean_age = (age.squeeze(-1) * frames).sum(1) / frames.sum(1)  # (B,)
+        x, v = (mean_over_time(t, graph.observed) for t in (state.x, state.v))
+        moved = (own_age.unsqueeze(1) - age).unsqueeze(-1) * v[:, None]  # (B, L, N, n)
+        weight = observed / (m - 1).clamp(min=1).sqrt()[:, None]  # (a single frame has no scatter)
+        residual_x = (state.x - x[:, None] - moved) * weight.unsqueeze(-1)
+        residual_v = (state.v - v[:, None]) * weight.unsqueeze(-1)
+        if graph.observed is not None:  # from a node's mean time to that of all
+            x = x + (own_age - mean_age[:, None]).unsqueeze(-1) * v
         count = nodes.sum(1, keepdim=True)
         centre = (x * nodes).sum(1, keepdim=True) / count
         if graph.box is not None:  # there is no centre, and positions do not shrink
             centre = x
-        moved = (mean_age[:, None] - age)[..., None, None] * v[:, None]
-        weight = observed / (m - 1).clamp(min=1).sqrt()[:, None]  # (a single frame has no scatter)
-        residual_x = (state.x - x[:, None] - moved) * weight[..., None, None]
-        residual_v = (state.v - v[:, None]) * weight[..., None, None]
         noise_x, noise_v = (
             (t.square().mean(3, keepdim=True).sum((1, 2), keepdim=True) / count.unsqueeze(1)).sqrt()
             for t in (residual_x, residual_v)  # (0 for padded nodes)
         )
-        m = m.view(-1, 1, 1, 1)
+        m = m.clamp(min=1)[:, None, :, None]
         return cls(x, v, nodes, centre, residual_x, residual_v, m, noise_x, noise_v, mean_age)
 
 
@@ -120,7 +124,8 @@ class Observer(nn.Module):
             count.sum() * statistics.x.shape[-1]
         )
         deviations = (statistics.noise_x, statistics.noise_v)
-        noise = [(d.square() / statistics.frames).mean() for d in deviations]
+        weight = statistics.nodes.unsqueeze(1) / statistics.nodes.sum()
+        noise = [(weight * d.square() / statistics.frames).sum() for d in deviations]
         shrinkage = 1 - torch.stack(noise) / torch.stack([total_x, total_v])
         shrinkage = shrinkage.nan_to_num(1.0).clamp(0.05, 0.999)
         self.shrinkage_logit.copy_(shrinkage.logit())

@@ -38,7 +38,7 @@ def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
     with torch.no_grad():
         for key, trivial in TRIVIAL_FORECASTS.items():
             forecast = trivial()(graph)
-            description[key] = Errors(*errors(forecast, target, graph.node_mask)).summary()
+            description[key] = Errors(*errors(forecast, target)).summary()
     return description
 
 

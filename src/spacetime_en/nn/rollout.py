@@ -1,0 +1,98 @@
+"""Paths from models that know one horizon: forecast, add the forecast to the window, repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.tensors import as_tensor
+from spacetime_en.graph import Forecast, SpacetimeGraph, speeds
+
+MAX_STEPS = 100_000
+
+
+def with_times(graph: SpacetimeGraph, times: Tensor | float | list[float]) -> SpacetimeGraph:
+    """The graph with other target times: a number, (T,) for all graphs, or (B, T)."""
+    horizon = as_tensor("times", times).to(graph.x)
+    if horizon.ndim < 2:
+        horizon = horizon.reshape(1, -1).expand(len(graph), -1)
+    return graph.replace(horizon=horizon)
+
+
+def rollout(
+    model: Callable[[SpacetimeGraph], Forecast],
+    graph: SpacetimeGraph,
+    times: Tensor | list[float] | None = None,
+) -> Forecast:
+    """Forecast a path step by step with a model that was trained for one frame step.
+
+    Every forecast becomes the last frame of the next window, and the first frame is dropped.
+    Neighbour lists, edge attributes and features stay those of the last frame, except speeds, which
+    follow the forecast velocities.
+
+    Args:
+        model: forecasts the next frame.
+        graph: the window; its frames are evenly spaced at the end.
+        times: the target times, (T,) or (B, T), whole multiples of the step between the last two
+            frames (of graphs of one frame: of the first time); None: the graph's horizon.
+    """
+    graph = graph if times is None else with_times(graph, times)
+    asked, (step, counts) = graph.horizon, _steps(graph)
+    window = graph.unwrapped()._replace(horizon=step[:, None])
+    states: dict[int, Forecast] = {}
+    for k in range(1, counts[-1] + 1):
+        forecast = model(window)
+        if k in counts:
+            states[k] = forecast
+        window = _advanced(window, forecast, step)
+    path = [states[k] for k in counts]
+    x, v = (torch.cat([getattr(f, name) for f in path], dim=1) for name in ("x", "v"))
+    mask = None if graph.present is None else graph.present.unsqueeze(1).expand(x.shape[:3])
+    return Forecast(x, v, asked, mask)
+
+
+def _steps(graph: SpacetimeGraph) -> tuple[Tensor, list[int]]:
+    """The time step of each graph, (B,), and how many of them lead to each target time."""
+    horizon, step = graph.horizon, graph.horizon[:, 0]
+    if graph.x.shape[1] > 1:
+        times = graph.times
+        if graph.observed is not None:
+            times = times.masked_fill(~graph.observed.any(2), -torch.inf)
+        last = times.topk(2, dim=1).values  # (B, 2)
+        gap = last[:, 0] - last[:, 1]
+        step = torch.where(gap.isfinite(), gap.to(step), step)
+    ratio = horizon / step[:, None]
+    counts = ratio.round()
+    even = ((ratio - counts).abs() <= 1e-3 * counts.clamp(min=1)).all() and (counts >= 1).all()
+    if not even or (counts != counts[:1]).any():
+        raise InputError(
+            "horizon: this model knows one horizon, and forecasts several times step by step, "
+            "which needs whole multiples of the time between frames, found "
+            f"{horizon[0, :4].tolist()} with frames {float(step[0]):g} apart; train it for one "
+            "frame step, or use a model that reads the horizon, such as set-flow."
+        )
+    if counts.max() > MAX_STEPS:
+        raise InputError(f"horizon: expected at most {MAX_STEPS:,} steps, found {counts.max():.3g}.")
+    return step, counts[0].int().tolist()
+
+
+def _advanced(window: SpacetimeGraph, forecast: Forecast, step: Tensor) -> SpacetimeGraph:
+    """The window one frame later, with the forecast as its last frame."""
+    last = window.latest()  # (B, 1, N, ...)
+    changes = {"x": forecast.x, "v": forecast.v, "times": last.times + step[:, None]}
+    if window.features is not None:
+        of_speed = (window.features == speeds(window.v)).all((0, 1, 2))  # (d,)
+        assert last.features is not None
+        changes["features"] = torch.where(of_speed, speeds(forecast.v), last.features)
+    if window.observed is not None:
+        changes["observed"] = window.observed.any(1, keepdim=True)
+    for name in ("neighbours", "edge_attr"):
+        value = getattr(window, name)
+        if value is not None and value.shape[1] > 1:
+            changes[name] = getattr(last, name)
+    return window._replace(
+        **{name: torch.cat([getattr(window, name)[:, 1:], t], dim=1) for name, t in changes.items()}
+    )
