@@ -1,9 +1,10 @@
 """Export a model as a file that runs without this package: a program from tensors to tensors.
 
 The program's inputs are the fields of a graph in canonical form, by name, as in
-``graph.fields()``. Its outputs are ``forecast_x``, ``forecast_v`` and, of models that forecast it,
-``forecast_spread``. It checks no values: masked entries may hold anything, but masks, indices and
-times must be right.
+``graph.fields()``. Its outputs are ``forecast_x``, ``forecast_v`` and, of models that have them,
+``forecast_spread`` and ``forecast_samples``, with the axes of a :class:`~spacetime_en.Forecast`. It
+checks no values: what was not observed may hold anything, but masks, indices and times must be
+right.
 """
 
 import copy
@@ -62,7 +63,8 @@ def export(
     - the model is tied to N (LSTM, ridge, kernel, body, the adjacency forms ``"flattened"`` and
       ``"nodes"``) or to L (these and ESTAG; the LSTM is unrolled over the frames of the example).
 
-    In a box, torch.export needs L >= 3. The file describes itself in JSON: the names, types and
+    T is that of the example; of a model that knows one horizon, the program forecasts one step of a
+    path. In a box, torch.export needs L >= 3. The file describes itself in JSON: the names, types and
     shapes of inputs and outputs (a letter for a free size), the shapes of the example, the model's
     class and config, this package's version, and, if it is known, the ``origin`` to subtract from
     positions before and to add after (0 for data near 0). This is the entry ``spacetime_en`` of an
@@ -84,16 +86,15 @@ def export(
     check_finite(model.state_dict(), "model")
     model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
     example = example.to("cpu")
+    if not model.forecasts_paths:
+        example = example._replace(horizon=example.horizon[:, :1])
     # The model checks the values of the example here; it cannot while it is traced.
     outputs = _outputs(model(example))
     # The exporters warn about their own internals.
     with silenced("torch", "onnxscript"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program, inputs = _trace(model, example)
-        _, _, *of_nodes = inputs["x"]  # N and n
-        shapes = {
-            name: (inputs["x"][0], *of_nodes)[: output.ndim] for name, output in outputs.items()
-        }
+        shapes = {name: _output_shape(output, inputs["x"]) for name, output in outputs.items()}
         write = _onnx if format == "onnx" else _torch_export
         content = write(program, inputs, shapes, _description(model, example, inputs, shapes))
     with create_atomically(path) as part:
@@ -147,8 +148,15 @@ def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram,
 
 def _outputs(forecast: Forecast) -> dict[str, Tensor]:
     """The tensors of a forecast, by the names of the program's outputs."""
-    tensors = {"x": forecast.x, "v": forecast.v, "spread": forecast.spread}
-    return {f"forecast_{name}": value for name, value in tensors.items() if value is not None}
+    kept = ("x", "v", "spread", "samples")
+    return {f"forecast_{k}": t for k, t in forecast.fields().items() if k in kept}
+
+
+def _output_shape(output: Tensor, x: Shape) -> Shape:
+    """The shape of an output (B, [S,] T, N[, n]) of a program that takes positions of shape x."""
+    B, _, N, _ = x
+    nodes = 2 if output.ndim < 5 else 3  # the axis of N
+    return tuple(B if i == 0 else N if i == nodes else size for i, size in enumerate(output.shape))
 
 
 def _description(
