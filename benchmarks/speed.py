@@ -310,7 +310,7 @@ def prediction(
         model = build_model(preset, like=windows[:1][0]).eval()
         if isinstance(model, ClosedForm):
             model.solve([windows[:500]], [windows[500:600]])
-        cut = {"length": windows.length, "frame_time": 0.01, "horizon_time": 0.01}
+        cut = {"length": windows.length, "frame_time": 0.01, "horizon_times": (0.01,)}
         taken: dict[int | None, list[float]] = {size: [] for size in (None, *batches)}
         for turn in range(rounds + 1):
             for size, times_of in taken.items():

@@ -78,7 +78,7 @@ def test_what_is_no_dense_tensor_of_real_numbers(what):
 @pytest.mark.parametrize("other", [None, "word", 3, [1], {"a": 1}, X, Broken(), SpacetimeGraph])
 def test_things_of_another_class(other, task, trajectories, tmp_path):
     model, out = build_model("linear"), tmp_path / "out.npz"
-    windows = {"length": 3, "frame_time": 1.0, "horizon_time": 1.0}
+    windows = {"length": 3, "frame_time": 1.0, "horizon_times": (1.0,)}
     graph = particles()
     refused(lambda: collate([graph, other]), "graph 1: ")
     refused(lambda: collate([(graph, other)]), "collate: ")
@@ -104,7 +104,7 @@ def test_things_of_another_class(other, task, trajectories, tmp_path):
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: f"{type(value).__name__}")
 def test_what_is_no_positive_whole_number(value, task, trajectories, tmp_path):
-    windows = {"length": 3, "frame_time": 1.0, "horizon_time": 1.0, "out": tmp_path / "out.npz"}
+    windows = {"length": 3, "frame_time": 1.0, "horizon_times": (1.0,), "out": tmp_path / "out.npz"}
     model = build_model("linear")
     refused(lambda: nearest_neighbours(X, value), "k: ")
     refused(lambda: predict(model, trajectories, **windows | {"length": value}), "length: ")

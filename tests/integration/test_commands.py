@@ -47,7 +47,7 @@ def test_train_evaluate_predict_export(spacetime, tmp_path, cache):
         for what in ("position_mse", "velocity_mse"):
             assert set(row[what]) == {"mean", "median", "p90"}
     assert report["windows"] == 12
-    assert report["horizon_time"] == pytest.approx(0.1)
+    assert report["horizon_times"] == [pytest.approx(0.1)]
     assert max(report["equivariance_error"].values()) < 1e-4
     shown = spacetime("evaluate", "run", "--split", "val", "--task.noise", "0.5")
     assert "straight line" in shown

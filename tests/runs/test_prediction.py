@@ -1,5 +1,6 @@
 import re
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ class Spy(Forecaster):
     def forecast(self, graph):
         self.seen.append(graph)
         self.modes.append((self.dropout.training, torch.is_grad_enabled()))
-        return Forecast(graph.x[:, -1], graph.v[:, -1])
+        return Forecast(graph.x[:, -1:], graph.v[:, -1:])
 
 
 class Counting:
@@ -66,7 +67,7 @@ def test_forecasts_are_the_models_of_the_same_windows(tmp_path, batch_size):
     windows = Windows(t, length=3, stride=2, target_steps=4, dtype=torch.float64)
     assert windows[0][0].feature_width == 2  # the mass joins the speed
     model = small_set(windows)
-    options = dict(length=3, frame_time=1.0, horizon_time=2.0, batch_size=batch_size)
+    options = dict(length=3, frame_time=1.0, horizon_times=(2.0,), batch_size=batch_size)
     where = predict(model, t, tmp_path / "out", **options)
     assert where == tmp_path / "out"
     out = read(where)
@@ -89,7 +90,7 @@ def test_graphs_are_those_of_windows_to_the_bit(tmp_path, velocities, dtype):
     spring = np.random.default_rng(1).random((3, 4, 4))
     t = walks(velocities=velocities, box=[2.0, 3.0, 4.0], attributes={"spring": spring})
     model = Spy().to(dtype)
-    options = dict(length=3, frame_time=1.0, horizon_time=0.5, batch_size=100)
+    options = dict(length=3, frame_time=1.0, horizon_times=(0.5,), batch_size=100)
     predict(model, t, tmp_path / "out", **options)
     windows = Windows(t, length=3, stride=2, target_steps=1, dtype=dtype)
     (seen,) = model.seen
@@ -110,7 +111,7 @@ def test_runs_of_different_lengths(tmp_path, batch_size):
     rng = np.random.default_rng(0)
     runs = [rng.standard_normal((T, 4, 3)).cumsum(0) for T in (9, 5, 7)]
     t, model = Trajectories.from_runs(runs, time_step=0.5), build_model("straight-line")
-    options = dict(length=3, frame_time=1.0, horizon_time=2.0, batch_size=batch_size)
+    options = dict(length=3, frame_time=1.0, horizon_times=(2.0,), batch_size=batch_size)
     done = []
     predict(model, t, tmp_path / "out", **options, progress=done.append)
     out = read(tmp_path / "out")
@@ -132,7 +133,7 @@ def test_runs_of_different_lengths(tmp_path, batch_size):
 
 def test_the_newest_window_alone(tmp_path):
     t, model = walks(num=7), build_model("straight-line")
-    options = dict(length=2, frame_time=0.5, horizon_time=3.0, batch_size=3)
+    options = dict(length=2, frame_time=0.5, horizon_times=(3.0,), batch_size=3)
     every, last = (
         read(predict(model, t, tmp_path / f"{last}.npz", last=last, **options))
         for last in (False, True)
@@ -145,7 +146,7 @@ def test_the_newest_window_alone(tmp_path):
 
 def test_one_frame_needs_velocities_and_no_spacing(tmp_path):
     t = walks(times=np.sort(np.random.default_rng(0).random(12)))  # nor even times
-    options = dict(length=1, frame_time=None, horizon_time=1.0)
+    options = dict(length=1, frame_time=None, horizon_times=(1.0,))
     out = read(predict(build_model("straight-line"), t, tmp_path / "out", **options))
     np.testing.assert_allclose(out.x, t.x + t.v)
     assert np.array_equal(out.times, t.times + 1)
@@ -160,7 +161,7 @@ def test_one_frame_needs_velocities_and_no_spacing(tmp_path):
 def test_windows_are_found_by_time(tmp_path):
     # A pair 1 apart and 0.4 % off, frames in between, a gap, and times written in single precision.
     times = np.array([0, 0.3, 1.004, 2, 2.5, 3, 4.0004, 9, 10, 11], dtype=np.float32)
-    options = dict(length=3, frame_time=1.0, horizon_time=0.25)
+    options = dict(length=3, frame_time=1.0, horizon_times=(0.25,))
     model, t = Spy(), walks(frames=10, times=times)
     out = read(predict(model, t, tmp_path / "out", **options))
     np.testing.assert_allclose(out.times, [4.2504, 11.25])
@@ -178,7 +179,16 @@ def test_windows_are_found_by_time(tmp_path):
         ({"times": np.arange(12.0) ** 2}, {"frame_time": 2.0}, "are 1 to 21 apart; give the right"),
         ({"frames": 2}, {}, "reads 3 frames, 0.5 apart, and the data have 2; give longer runs"),
         ({"times": [0, 0.5, *range(2, 12)]}, {}, "never have so many such frames in a row; give"),
-        ({}, {"horizon_time": 0.0}, "horizon_time: expected a positive number, found 0.0"),
+        (
+            {},
+            {"horizon_times": (0.0,)},
+            "horizon_times: [0]: expected a positive number, found 0.0",
+        ),
+        (
+            {},
+            {"horizon_times": (2.0, 1.0)},
+            "horizon_times: expected one or more times, in increasing",
+        ),
         ({}, {"batch_size": 0}, "batch_size: expected a positive whole number or None, found 0"),
         ({}, {"length": 0}, "length: expected a positive whole number, found 0"),
         ({}, {"out": "a.h5"}, "a .h5 file holds one run, found 3"),
@@ -188,7 +198,7 @@ def test_windows_are_found_by_time(tmp_path):
 def test_what_cannot_be_forecast_is_told_in_one_sentence(tmp_path, fields, options, message):
     if options.get("out") == "a.h5":
         pytest.importorskip("h5py", reason="the extra `h5md` is not installed")
-    settings = {"out": "out", "length": 3, "frame_time": 0.5, "horizon_time": 1.0} | options
+    settings = {"out": "out", "length": 3, "frame_time": 0.5, "horizon_times": (1.0,)} | options
     settings["out"] = tmp_path / settings["out"]
     with pytest.raises(InputError, match=re.escape(message)):
         predict(build_model("mlp", nodes=4), walks(**fields), **settings)
@@ -200,18 +210,18 @@ def test_forecasts_that_are_not_numbers_are_no_file(tmp_path):
     with torch.no_grad():
         model.alpha.fill_(torch.inf)
     with pytest.raises(InputError, match=r"positions that are NaN .* run 0, .* ends at time 5.5"):
-        predict(model, walks(), tmp_path / "out", length=2, frame_time=0.5, horizon_time=1.0)
+        predict(model, walks(), tmp_path / "out", length=2, frame_time=0.5, horizon_times=(1.0,))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_says_where_it_comes_from(tmp_path):
     t = walks(velocities=False, meta={"length_unit": "m"})
     model = build_model("last-frame")
-    predict(model, t, tmp_path / "out", length=2, frame_time=0.5, horizon_time=np.float32(1))
-    about = {"model": "LastFrame", "length": 2, "frame_time": 0.5, "horizon_time": 1.0}
+    predict(model, t, tmp_path / "out", length=2, frame_time=0.5, horizon_times=(np.float32(1),))
+    about = {"model": "LastFrame", "length": 2, "frame_time": 0.5, "horizon_times": [1.0]}
     assert read(tmp_path / "out").meta == {"length_unit": "m", "forecast": about}
     with pytest.raises(InputError, match=r"exists already; choose another name or delete it\."):
-        predict(model, t, tmp_path / "out", length=2, frame_time=0.5, horizon_time=1.0)
+        predict(model, t, tmp_path / "out", length=2, frame_time=0.5, horizon_times=(1.0,))
 
 
 def test_the_model_comes_back_as_it_was(tmp_path):
@@ -219,7 +229,7 @@ def test_the_model_comes_back_as_it_was(tmp_path):
     model.dropout.eval()
     model.half()  # too coarse for differences of frames, which are taken before the cast
     t = walks(velocities=False)
-    predict(model, t, tmp_path / "out", length=2, frame_time=0.5, horizon_time=1.0)
+    predict(model, t, tmp_path / "out", length=2, frame_time=0.5, horizon_times=(1.0,))
     assert model.modes == [(False, False)]
     assert model.training
     assert not model.dropout.training
@@ -235,7 +245,7 @@ def test_the_model_comes_back_as_it_was(tmp_path):
             return super().forecast(graph)
 
     model = Interrupted().train()
-    options = dict(length=2, frame_time=0.5, horizon_time=1.0, batch_size=1)
+    options = dict(length=2, frame_time=0.5, horizon_times=(1.0,), batch_size=1)
     with pytest.raises(KeyboardInterrupt):
         predict(model, t, tmp_path / "new", **options)
     assert model.training
@@ -249,7 +259,7 @@ def test_a_batch_is_all_that_is_read_at_once(tmp_path, num, frames, last):
     t = walks(num=num, frames=frames)
     t = Trajectories(Counting(t.x), Counting(t.v), t.steps, t.times)
     model, done = Spy(), []
-    options = dict(length=2, frame_time=0.5, horizon_time=1.0, batch_size=32, last=last)
+    options = dict(length=2, frame_time=0.5, horizon_times=(1.0,), batch_size=32, last=last)
     out = read(predict(model, t, tmp_path / "out", progress=done.append, **options))
     assert max(len(graph) for graph in model.seen) <= 32
     assert t.x.most <= 32 * 2 * 4 * 3
@@ -285,7 +295,7 @@ def test_the_batch_follows_the_size_of_a_window(tmp_path):
         tmp_path / "out",
         length=2,
         frame_time=0.5,
-        horizon_time=1.0,
+        horizon_times=(1.0,),
     )
     assert [len(graph) for graph in model.seen] == [4_096, 3_903]  # 2^15 nodes in 2 frames of 4
 
@@ -293,7 +303,7 @@ def test_the_batch_follows_the_size_of_a_window(tmp_path):
 def test_many_runs_need_the_memory_of_one_batch(tmp_path):
     t = Trajectories.open(walks(num=1_000, frames=200, nodes=5).save(tmp_path / "set"))  # 48 MB
     tracemalloc.start()
-    options = dict(length=2, frame_time=0.5, horizon_time=1.0, batch_size=500)
+    options = dict(length=2, frame_time=0.5, horizon_times=(1.0,), batch_size=500)
     predict(build_model("last-frame"), t, tmp_path / "out", **options)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -307,7 +317,7 @@ def test_forecasts_fit_the_truth_by_their_steps(tmp_path):
     times = 0.1 * np.arange(21)[:, None, None]
     x = start + speed * times  # so that the straight line is right
     t = Trajectories.from_arrays(x, times=times.ravel(), steps=7 + 10 * np.arange(21))
-    options = dict(length=3, frame_time=0.2, horizon_time=0.5)
+    options = dict(length=3, frame_time=0.2, horizon_times=(0.5,))
     out = read(predict(build_model("straight-line"), t, tmp_path / "a.npz", **options))
     assert out.steps.tolist() == list(range(7 + 40 + 50, 7 + 200 + 51, 10))
     known = np.isin(out.steps, t.steps)
@@ -318,7 +328,7 @@ def test_forecasts_fit_the_truth_by_their_steps(tmp_path):
 def test_h5md_and_back(tmp_path):
     pytest.importorskip("h5py", reason="the extra `h5md` is not installed")
     t = walks(num=1, attributes={"mass": np.arange(1.0, 5)})
-    options = dict(length=2, frame_time=0.5, horizon_time=1.0)
+    options = dict(length=2, frame_time=0.5, horizon_times=(1.0,))
     a, b = (
         read(predict(build_model("straight-line"), t, tmp_path / name, **options))
         for name in ("set", "a.h5")
@@ -360,7 +370,7 @@ def test_windows_index_as_numpy_does_without_listing_all(monkeypatch):
 
 
 AWAY = np.array([5e6, 4.5e5, 0.0])  # metres from the equator
-OPTIONS = dict(length=3, frame_time=0.5, horizon_time=1.0)
+OPTIONS = dict(length=3, frame_time=0.5, horizon_times=(1.0,))
 
 
 def moved(t, b):
@@ -424,3 +434,48 @@ def test_attributes_are_found_by_name_and_other_kinds_of_data_refused(tmp_path):
     with pytest.raises(InputError, match="radius: the model was trained with this attribute"):
         predict(model, walks(attributes={"mass": np.ones(4)}), tmp_path / "three", **OPTIONS)
     assert not (tmp_path / "three").exists()
+
+
+def tracks():
+    """Two recordings in which nodes come and go, three slots."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 12, 3, 2)).cumsum(1)
+    observed = np.ones((2, 12, 3), dtype=bool)
+    observed[0, :5, 1] = observed[0, 8:, 2] = observed[1, 4, 0] = False
+    ids = np.broadcast_to(np.arange(3), observed.shape).copy()
+    ids[0, :5, 1] = ids[0, 8:, 2] = -1
+    ids[1, 6:, 2] = 7  # another has its place
+    x = np.where(observed[..., None], x, 0.0)
+    whole = Trajectories.from_arrays(x, times=np.arange(12.0), observed=observed)
+    return replace(whole, ids=ids)
+
+
+def test_paths_are_the_models_own_for_each_window(tmp_path):
+    t, model = tracks(), build_model("straight-line")
+    options = dict(length=2, frame_time=1.0, horizon_times=(1.0, 2.0, 3.0))
+    out = read(predict(model, t, tmp_path / "out", batch_size=4, **options))
+    assert len(out) == count_windows(t, length=2, frame_time=1.0) == 22
+    assert out.times.tolist() == [1.0, 2.0, 3.0]
+    assert out.meta["recordings"][0] == "0 after step 1"
+    assert out.meta["recordings"][-1] == "1 after step 11"
+    windows = Windows(t, length=2, stride=1, target_steps=(1, 2, 3), dtype=torch.float64)
+    runs, frames = windows.locate()
+    for w in range(len(windows)):
+        graph, _ = windows[w]
+        path = int(runs[w]) * 11 + int(frames[w, 1]) - 1
+        x = out.x[path][:, out.observed[path][0]]
+        np.testing.assert_allclose(x, model(graph).x[0].numpy(), atol=1e-9)
+        assert (
+            out.ids[path][0][out.observed[path][0]].tolist()
+            == windows.ids_of(np.array([w]))[0].tolist()
+        )
+
+
+def test_single_forecasts_stay_in_their_slots(tmp_path):
+    t, model = tracks(), build_model("last-frame")
+    options = dict(length=2, frame_time=1.0, horizon_times=(1.0,))
+    out = read(predict(model, t, tmp_path / "out", **options))
+    assert out.x.shape == (2, 11, 3, 2)
+    assert np.array_equal(out.observed, t.observed[:, 1:])
+    assert np.array_equal(out.ids, t.ids[:, 1:])
+    np.testing.assert_allclose(out.x, np.where(out.observed[..., None], t.x[:, 1:], 0.0))

@@ -16,6 +16,7 @@ from tyro.conf import Positional
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import inside, refuse_existing
 from spacetime_en._util.progress import progress_bar
+from spacetime_en._util.schema import PositiveFloat, PositiveInt
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.cli.selection import task_field, task_in
 from spacetime_en.nn.pretrained import shipped
@@ -124,13 +125,17 @@ class Predict:
     """Forecast new data with a trained model.
 
     From every window of frames that are spaced in time like those of the training data, the state
-    one horizon after the last frame.
+    at the target times of the training after the last frame, or at others.
 
     Args:
         run: folder of the run, or pretrained:NAME.
         input: file or folder in any format that `spacetime data import` reads.
         out: file to write (.npz, .h5md, .extxyz, .traj); a name without an ending: a data set.
         last: forecast only from the newest window of each trajectory.
+        steps: forecast a path of so many frame steps; models that know one horizon go step by
+            step, if it is one frame step.
+        times: target times after the last frame, in the unit of the data, for models that read
+            the horizon.
         batch_size: windows per batch; by default chosen for speed.
         topology: for MDAnalysis, the topology file, which names the atoms.
         select: for MDAnalysis, the selection of atoms, such as "name CA".
@@ -142,6 +147,8 @@ class Predict:
     input: Positional[Path]
     out: Path
     last: bool = False
+    steps: PositiveInt | None = None
+    times: tuple[PositiveFloat, ...] = ()
     batch_size: int | None = None
     topology: Path | None = None
     select: str | None = None
@@ -155,7 +162,13 @@ class Predict:
         run = Run.open(self.run, trust=self.trust)
         given = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
         trajectories = read(self.input, **{k: v for k, v in given.items() if v is not None})
-        data = run.data
+        data, model = run.data, run.model()
+        horizon_times = self.times or data.horizon_times
+        if self.steps is not None:
+            if self.times:
+                raise InputError("steps, times: target times are chosen by one of them.")
+            step = data.frame_time or data.horizon_times[0]
+            horizon_times = tuple(step * (k + 1) for k in range(self.steps))
         windows: dict[str, Any] = {
             "length": data.frames,
             "frame_time": data.frame_time,
@@ -163,11 +176,11 @@ class Predict:
         }
         with progress_bar("windows", count_windows(trajectories, **windows)) as advance:
             path = predict(
-                run.model().to(_device()),
+                model.to(_device()),
                 trajectories,
                 self.out,
                 **windows,
-                horizon_time=data.horizon_time,
+                horizon_times=horizon_times,
                 radius=run.config.task.get("radius"),
                 k=run.config.task.get("k"),
                 batch_size=self.batch_size,

@@ -1,12 +1,16 @@
 """Forecasts for new data: every window of every run, from the data to a file in one stream."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +20,8 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveFloat, PositiveInt, checked
 from spacetime_en.data.compatibility import data_mismatches, prepare_for
 from spacetime_en.data.cut import Cut
-from spacetime_en.data.graphs import as_graph, max_neighbours, read_frames
-from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.graphs import Frames, as_graph, max_neighbours, read_frames
+from spacetime_en.data.trajectories import LazyArray, Trajectories
 from spacetime_en.data.valid import MOST_STEPS
 from spacetime_en.data.writers import open_writer
 from spacetime_en.graph import Forecast
@@ -37,7 +41,7 @@ def predict(
     *,
     length: PositiveInt,
     frame_time: float | None,
-    horizon_time: PositiveFloat,
+    horizon_times: tuple[PositiveFloat, ...],
     radius: PositiveFloat | None = None,
     k: PositiveInt | None = None,
     batch_size: PositiveInt | None = None,
@@ -45,15 +49,16 @@ def predict(
     progress: Callable[[int], None] | None = None,
     notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Path:
-    """Forecast the state `horizon_time` after every window, and write the forecasts to a file.
+    """Forecast from every window, and write the forecasts to a file.
 
-    The file holds a run for every run of the data, and a frame for every window, at the time for
-    which it is forecast; attributes and box are the data's. In a box, forecasts continue the path
-    of their window, and may lie outside the cell. Data of another kind than the model was trained
-    on are refused.
+    For one target time the file holds a run for every run of the data, and a frame for every
+    window, at the time for which it is forecast. For several, it holds a run for every window: its
+    path, a frame for each target time. Nodes are those of the window's last frame. Attributes and
+    box are the data's. In a box, forecasts continue the path of their window, and may lie outside
+    the cell. Data of another kind than the model was trained on are refused.
 
     Memory: the windows of one batch, the forecasts of one run (of several short ones, if they fit a
-    batch), and a few numbers for every time, whatever the number and the length of the runs.
+    batch), and a few numbers for every window, whatever the number and the length of the runs.
 
     Args:
         model: on any device and of any dtype; it forecasts in evaluation mode, without gradients.
@@ -62,7 +67,7 @@ def predict(
         out: what to write; see :mod:`spacetime_en.data.writers` for the formats.
         length: L, the number of frames of a window.
         frame_time: time between the frames of a window; None if there is only one.
-        horizon_time: time from the last frame of a window to its forecast.
+        horizon_times: times from the last frame of a window to its forecasts, increasing.
         radius, k: which nodes are neighbours, see :class:`~spacetime_en.data.Windows`.
         batch_size: windows forecast at once; None: as many as are fast, see :func:`fast_batch`.
         last: only the newest window of each run.
@@ -71,52 +76,212 @@ def predict(
         notify: called with warnings.
     Returns: the path written.
     """
-    t, cut = trajectories, _cut(trajectories, length, frame_time, last)
+    t = trajectories
+    horizon = np.array(horizon_times)
+    if len(horizon) == 0 or (np.diff(horizon) <= 0).any():
+        raise InputError("horizon_times: expected one or more times, in increasing order.")
+    windows = _Windows.find(t, length, frame_time, last)
     data, origin = prepare_for(model, t)
     for sentence in () if model.trained_on is None else data_mismatches(model.trained_on, t):
         notify(f"warning: {sentence}")
-    S, N, n = len(cut), *t.x.shape[2:]
-    batch_size = fast_batch(length, N, radius, k) if batch_size is None else batch_size
-    counts = _counts(t, cut)
+    if batch_size is None:
+        batch_size = fast_batch(length, t.x.shape[2], radius, k)
     about = {
         "model": type(model).__name__,
         "length": int(length),
         "frame_time": None if frame_time is None else float(frame_time),
-        "horizon_time": float(horizon_time),
+        "horizon_times": horizon.tolist(),
     }
-    meta = {key: value for key, value in t.meta.items() if key != "velocities"}
-    times = t.times[cut.ends] + horizon_time
-    steps = _steps(t, cut.ends, horizon_time)
-    with open_writer(out, like=t) as writer, _evaluating(model):
-        for group in _parts(len(t), max(1, batch_size // S)):
-            x, v = np.empty((2, len(group), S, N, n))
-            inside = np.arange(S) < counts[group, None]  # windows that end before their run does
-            rows, columns = inside.nonzero()
-            for part in _parts(len(rows), batch_size):
-                i, s = rows[part], columns[part]
-                at = group[i], cut.frames(s)
-                forecast = _forecast(model, data, *at, horizon_time, radius, k, origin)
-                x[i, s], v[i, s] = forecast.x.numpy() + origin, forecast.v.numpy()
-                if progress is not None:
-                    progress(len(part))
-            # After the end of a run its last forecast fills up, as in Trajectories.from_runs.
-            until = (
-                np.arange(len(group))[:, None],
-                np.minimum(np.arange(S), counts[group, None] - 1),
+    meta = {key: value for key, value in t.meta.items() if key not in ("velocities", "splits")}
+    meta |= {"forecast": about}
+
+    def forecasts(first: int, stop: int) -> Iterator[_Forecasts]:
+        for part in _parts(stop - first, batch_size):
+            runs, numbers = windows.locate(first + part)
+            read = read_frames(data, runs, windows.cut.frames(numbers), origin)
+            yield _Forecasts(
+                numbers, read, _forecast(model, data, read, horizon, radius, k), origin
             )
+            if progress is not None:
+                progress(len(part))
+
+    write = _write_frames if len(horizon) == 1 else _write_paths
+    with _evaluating(model):
+        write(out, t, windows, horizon, meta, forecasts, batch_size)
+    return Path(out)
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """The windows to forecast from: in order of their runs, those in which a node is there.
+
+    Args:
+        cut: the windows of a run.
+        stops: the number of windows in the runs up to each, itself included, (R,).
+        kept: numbers of the windows in which a node is there, (W,); None: all.
+    """
+
+    cut: Cut
+    stops: NDArray[np.int64]
+    kept: NDArray[np.int64] | None = None
+
+    @classmethod
+    def find(cls, t: Trajectories, length: int, frame_time: float | None, last: bool) -> _Windows:
+        cut = _cut(t, length, frame_time, last)
+        every = cls(cut, np.cumsum(_counts(t, cut)))
+        if t.observed is None:
+            return every
+        kept = []
+        for part in _parts(len(every), 10_000):
+            runs, numbers = every.locate(part)
+            kept.append(part[np.asarray(t.observed[runs, cut.ends[numbers]]).any(1)])
+        there = np.concatenate(kept)
+        if len(there) == 0:
+            raise InputError("observed: no node is there in the last frame of any window.")
+        return dataclasses.replace(every, kept=there)
+
+    def __len__(self) -> int:
+        return int(self.stops[-1]) if self.kept is None else len(self.kept)
+
+    def locate(self, which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The run of windows, and their number among the windows of a run, (b,) each."""
+        which = which if self.kept is None else self.kept[which]
+        runs = np.searchsorted(self.stops, which, side="right")
+        return runs, which - np.concatenate([[0], self.stops])[runs]
+
+    def of_runs(self, first: int, stop: int) -> tuple[int, int]:
+        """The range of windows of the runs from `first` to before `stop`."""
+        ends = np.concatenate([[0], self.stops])[[first, stop]]
+        here = ends if self.kept is None else np.searchsorted(self.kept, ends)
+        return int(here[0]), int(here[1])
+
+
+@dataclass(frozen=True)
+class _Forecasts:
+    """The forecasts of a batch of windows, in the slots of the data.
+
+    Args:
+        numbers: of the windows among those of their runs, (b,).
+        read: the frames that the model saw.
+        forecast: of the nodes in these frames, in double precision on the CPU.
+        origin: of its positions, (n,).
+    """
+
+    numbers: NDArray[np.int64]
+    read: Frames
+    forecast: Forecast
+    origin: NDArray[np.float64]
+
+    @property
+    def there(self) -> NDArray[np.bool_] | None:
+        """Which places of the forecast are nodes, (b, M); None: all."""
+        mask = self.forecast.mask
+        return None if mask is None else mask[:, 0].numpy()
+
+    def put(self, x: NDArray[Any], v: NDArray[Any], at: Any) -> None:
+        """Write positions and velocities to arrays (..., T, N, n), at an index for each window."""
+        ours = self.forecast.x.numpy() + self.origin, self.forecast.v.numpy()
+        if self.there is None:
+            x[at], v[at] = ours
+            return
+        b, place = self.there.nonzero()
+        slots = place if self.read.slots is None else self.read.slots[b, place]
+        index = (*(i[b] for i in at), slice(None), slots) if at else ()
+        for array, values in zip((x, v), ours, strict=True):
+            array[index] = values[b, :, place]
+
+
+Batches = Callable[[int, int], Iterator[_Forecasts]]
+
+
+def _write_frames(
+    out: str | os.PathLike[str],
+    t: Trajectories,
+    windows: _Windows,
+    horizon: NDArray[np.float64],
+    meta: dict[str, Any],
+    forecasts: Batches,
+    batch_size: int,
+) -> None:
+    """Write a run for every run of the data, a frame for every window."""
+    S, N, n = len(windows.cut), *t.x.shape[2:]
+    ends = windows.cut.ends
+    times, steps = t.times[ends] + horizon[0], _steps(t, ends, float(horizon[0]))
+    counts = None if t.lengths is None else np.searchsorted(ends, t.lengths)
+    with open_writer(out, like=t) as writer:
+        for group in _parts(len(t), max(1, batch_size // S)):
+            x, v = np.zeros((2, len(group), S, 1, N, n))
+            for batch in forecasts(*windows.of_runs(group[0], group[-1] + 1)):
+                batch.put(x, v, (batch.read.runs - group[0], batch.numbers))
+            x, v = x[:, :, 0], v[:, :, 0]
+            observed = ids = None
+            if t.observed is not None:
+                observed = np.asarray(t.observed[group[:, None], ends])
+                ids = None if t.ids is None else t.ids[group[:, None], ends]
+            if counts is not None:
+                # After the end of a run its last forecast fills up, as in Trajectories.from_runs.
+                until = np.minimum(np.arange(S), counts[group, None] - 1)
+                x, v = (np.take_along_axis(a, until[..., None, None], axis=1) for a in (x, v))
             writer.append(
                 Trajectories(
-                    x[until],
-                    v[until],
+                    x,
+                    v,
                     steps,
                     times,
                     {name: values[group] for name, values in t.attributes.items()},
-                    meta | {"forecast": about},
+                    meta,
                     t.box,
-                    lengths=None if t.lengths is None else counts[group],
+                    lengths=None if counts is None else counts[group],
+                    observed=observed,
+                    ids=ids,
                 )
             )
-    return Path(out)
+
+
+def _write_paths(
+    out: str | os.PathLike[str],
+    t: Trajectories,
+    windows: _Windows,
+    horizon: NDArray[np.float64],
+    meta: dict[str, Any],
+    forecasts: Batches,
+    batch_size: int,
+) -> None:
+    """Write a run for every window, with a frame for every target time after its last frame."""
+    W, T, N, n = len(windows), len(horizon), *t.x.shape[2:]
+    names = t.meta.get("recordings", range(len(t)))
+    runs, numbers = windows.locate(np.arange(W))
+    last = windows.cut.ends[numbers]
+    starts = zip(runs, t.steps[last], strict=True)
+    meta = meta | {
+        "recordings": [f"{names[run]} after step {step}" for run, step in starts],
+        "times": "after the last frame of each window",
+    }
+    steps = _steps_ahead(t, horizon)
+
+    def paths(rows: slice, x: NDArray[Any], v: NDArray[Any]) -> Trajectories:
+        """The runs of some windows, from positions and velocities (b, T, N, n)."""
+
+        def repeated(values: LazyArray | None) -> NDArray[Any] | None:
+            if values is None:
+                return None
+            return np.broadcast_to(values[runs[rows], last[rows]][:, None], x.shape[:3])
+
+        attributes: dict[str, LazyArray] = {k: a[runs[rows]] for k, a in t.attributes.items()}
+        observed, ids = repeated(t.observed), repeated(t.ids)
+        return Trajectories(
+            x, v, steps, horizon, attributes, meta, t.box, observed=observed, ids=ids
+        )
+
+    nowhere = np.broadcast_to(0.0, (W, T, N, n))
+    with open_writer(out, like=paths(slice(None), nowhere, nowhere)) as writer:
+        done = 0
+        for batch in forecasts(0, W):
+            b = len(batch.numbers)
+            x, v = np.zeros((2, b, T, N, n))
+            batch.put(x, v, (np.arange(b),))
+            writer.append(paths(slice(done, done + b), x, v))
+            done += b
 
 
 def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | None = None) -> int:
@@ -136,7 +301,7 @@ def count_windows(
     trajectories: Trajectories, *, length: PositiveInt, frame_time: float | None, last: bool = False
 ) -> int:
     """The number of windows that :func:`predict` forecasts from, in all runs."""
-    return int(_counts(trajectories, _cut(trajectories, length, frame_time, last)).sum())
+    return len(_Windows.find(trajectories, length, frame_time, last))
 
 
 def _cut(trajectories: Trajectories, length: int, frame_time: float | None, last: bool) -> Cut:
@@ -217,22 +382,28 @@ def _steps(
     return np.arange(len(ends))
 
 
+def _steps_ahead(trajectories: Trajectories, horizon: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The target times in steps of the data, (T,); 1, 2, ... if that cannot be."""
+    ends = np.zeros(1, dtype=np.int64)
+    steps = np.array([_steps(trajectories, ends, float(time))[0] for time in horizon])
+    steps = steps - trajectories.steps[0]
+    return steps if steps[0] > 0 and (np.diff(steps) > 0).all() else np.arange(1, len(horizon) + 1)
+
+
 def _forecast(
     model: Forecaster,
     trajectories: Trajectories,
-    runs: NDArray[np.int64],
-    frames: NDArray[np.int64],
-    horizon_time: float,
+    read: Frames,
+    horizon: NDArray[np.float64],
     radius: float | None,
     k: int | None,
-    origin: NDArray[np.float64],
 ) -> Forecast:
-    """Forecast from the windows at `frames` (b, L) of `runs` (b,); in double precision."""
+    """Forecast from windows at the times `horizon` (T,) after their last frames; in double."""
     parameter = next(model.parameters(), torch.empty(0, dtype=torch.float64))
     graph = as_graph(
         trajectories,
-        read_frames(trajectories, runs, frames, origin),
-        np.full((len(runs), 1), horizon_time),
+        read,
+        np.broadcast_to(horizon, (len(read.runs), len(horizon))),
         # In half precision, differences of frames would be lost.
         dtype=torch.promote_types(parameter.dtype, torch.float32),
         radius=radius,
@@ -243,10 +414,10 @@ def _forecast(
         bad = ~value.isfinite().flatten(1).all(1)
         if bad.any():
             first = int(bad.nonzero()[0])
-            time = trajectories.times[frames[first, -1]]
+            time = trajectories.times[read.frames[first, -1]]
             raise InputError(
-                f"model: it forecasts {what} that are NaN or infinite from run {runs[first]}, the "
-                f"window that ends at time {time:g}; are the data in the model's units?"
+                f"model: it forecasts {what} that are NaN or infinite from run {read.runs[first]}, "
+                f"the window that ends at time {time:g}; are the data in the model's units?"
             )
     return forecast.to(torch.device("cpu"), torch.float64)
 

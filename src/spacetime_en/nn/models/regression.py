@@ -102,9 +102,9 @@ class Regression(ClosedForm):
             present = None if graph.present is None else graph.present.unsqueeze(1)
             mask = both(present, target.mask)
             mask = None if mask is None else mask.expand(x.shape[:3])
-            residuals = (x - start.x[:, None] - ahead, graph.horizon[..., None, None] * v - ahead)
-            if mask is not None:
-                residuals = tuple(r.masked_fill(~mask.unsqueeze(-1), 0.0) for r in residuals)
-            yield start, Residuals(*residuals), mask
+            x, v = x - start.x[:, None] - ahead, graph.horizon[..., None, None] * v - ahead
+            if mask is not None:  # (what does not count may be NaN)
+                x, v = (t.masked_fill(~mask.unsqueeze(-1), 0.0) for t in (x, v))
+            yield start, Residuals(x, v), mask
         if empty:
             raise InputError("windows: expected some to fit and some to choose by, found none.")
