@@ -64,9 +64,10 @@ def export(
       ``"nodes"``) or to L (these and ESTAG; the LSTM is unrolled over the frames of the example).
 
     T is that of the example; of a model that knows one horizon, the program forecasts one step of a
-    path. In a box, torch.export needs L >= 3. The file describes itself in JSON: the names, types and
-    shapes of inputs and outputs (a letter for a free size), the shapes of the example, the model's
-    class and config, this package's version, and, if it is known, the ``origin`` to subtract from
+    path. In a box, torch.export needs L >= 3. The file describes itself in JSON: the names, types
+    and shapes of inputs and outputs (a letter for a free size), the shapes of the example, the
+    model's class and config, this package's version, and, if it is known, the ``origin`` to
+    subtract from
     positions before and to add after (0 for data near 0). This is the entry ``spacetime_en`` of an
     ONNX file's metadata, or the extra file ``spacetime_en.json`` of a torch.export file.
 
