@@ -79,6 +79,15 @@ def test_the_same_bits_with_any_number_of_threads(small_chunks, set_threads, dty
             assert have.dtype == want.dtype
 
 
+def test_threads_do_not_undo_each_others_sums(small_chunks, set_threads):
+    """In half precision index_add_ writes all rows anew, also those of other threads."""
+    p, q, edges, weights = case(R=40, dtype=torch.bfloat16, grad=False)
+    expected, _ = summed_messages(p, q, edges, weights)
+    set_threads(3)
+    for _ in range(300):  # without sums in single precision, about one in seventy is wrong
+        assert torch.equal(summed_messages(p, q, edges, weights)[0], expected)
+
+
 @pytest.mark.parametrize("K", [1, 4, 30])
 def test_chunks_are_all_edges_of_some_receivers(small_chunks, K):
     """Also where one receiver has more edges than a chunk should have."""

@@ -131,8 +131,8 @@ def _sums(
     p: Tensor, q: Tensor, edges: list[Tensor], weights: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
     (s, x, senders, mask), (ws, w2, b2, wx, bx, u) = edges, weights
-    # (In low precision, sums are kept in that of the positions.)
-    m_i, pull = x.new_zeros(len(x), p.shape[1]), x.new_zeros(len(x), x.shape[2])
+    m_i, pull = _zeros(x, len(x), p.shape[1]), _zeros(x, len(x), x.shape[2])
+    dtype = x.dtype  # (in mixed precision that of the positions, and of the sums)
     s, x = s.flatten(0, 1), x.flatten(0, 1)
     ws, w2, wx, u = ws.t(), w2.t(), wx.t(), u.t()
 
@@ -143,10 +143,10 @@ def _sums(
             m_i.index_add_(0, i, _silu(m, out=m).to(m_i.dtype))
             torch.mm(m, wx, out=e).add_(bx)
             phi_x = _silu(e, out=e) @ u
-            pull.index_add_(0, i, x.index_select(0, at) * phi_x)
+            pull.index_add_(0, i, (x.index_select(0, at) * phi_x).to(pull.dtype))
 
     _on_threads(_chunks(senders, mask, p, FORWARD), work, p)
-    return m_i, pull
+    return m_i.to(dtype), pull.to(dtype)
 
 
 @torch.library.custom_op("spacetime_en::summed_messages_backward", mutates_args=())
@@ -155,15 +155,15 @@ def _sums_backward(
 ) -> list[Tensor]:
     """The gradients d_p, d_q, d_s, d_x and those of the weights."""
     (s, x, senders, mask), (ws, w2, b2, wx, bx, u) = edges, weights
-    d_p, d_q, d_s, d_x = (t.new_zeros(t.shape) for t in (p, q, s, x))
-    d = [w.new_zeros(w.shape) for w in weights]
+    d_p, d_q, d_s, d_x = _zeros(p, *p.shape), _zeros(q, *q.shape), *map(torch.zeros_like, (s, x))
+    d = [_zeros(w, *w.shape) for w in weights]
     s, x, d_s_ij, d_x_ij = (t.flatten(0, 1) for t in (s, x, d_s, d_x))
     ws_t = ws.t().contiguous()  # (narrow products take a third of the time in the right layout)
 
     def add(gradients: tuple[Tensor, Tensor, Weights]) -> None:
         j, d_e, d_weights = gradients
         if len(q):
-            d_q.index_add_(0, j, d_e)
+            d_q.index_add_(0, j, d_e.to(d_q.dtype))
         else:
             d_p.add_(d_e.sum(0))
         for total, part in zip(d, d_weights, strict=True):
@@ -195,13 +195,22 @@ def _sums_backward(
             _silu_backward(torch.mm(d_m, w2, out=d_e), e1, out=d_e)
             # e1 = p_i + q_j + Ws s_ij
             if len(q):
-                d_p.index_add_(0, i, d_e)
+                d_p.index_add_(0, i, d_e.to(d_p.dtype))
             d_s_ij.index_copy_(0, at, d_e @ ws_t.t())
             d_ws = (s_ij.t() @ d_e).t()
             shared.put(number, (j, d_e, Weights(d_ws, d_w2, d_b2, d_wx, d_bx, d_u)))
 
     _on_threads(_chunks(senders, mask, p, BACKWARD), work, p)
-    return [d_p, d_q, d_s, d_x, *d]
+    return [d_p.to(p.dtype), d_q.to(q.dtype), d_s, d_x, *(t.to(p.dtype) for t in d)]
+
+
+def _zeros(like: Tensor, *shape: int) -> Tensor:
+    """Zeros to add to, in single precision at least.
+
+    In half precision sums lose most digits, and on a CPU index_add_ writes all rows anew, those
+    that other threads are adding to as well.
+    """
+    return like.new_zeros(shape, dtype=torch.promote_types(like.dtype, torch.float32))
 
 
 class Chunk(NamedTuple):
