@@ -83,7 +83,7 @@ def assert_lively(model: Forecaster, graph: SpacetimeGraph) -> None:
     forecast = model(graph)
     assert forecast.v.abs().max() > 0.05
     if graph.x.shape[2] > 1:
-        assert (forecast.x - forecast.x.mean(1, keepdim=True)).abs().max() > 0.05
+        assert (forecast.x - forecast.x.mean(2, keepdim=True)).abs().max() > 0.05
 
 
 def train_a_little(model: Forecaster, graph: SpacetimeGraph, steps: int = 3) -> None:

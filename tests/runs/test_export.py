@@ -51,7 +51,7 @@ def tiny(preset, nodes=4, **settings):
     memory = model if preset == "kernel" else getattr(model, "memory", None)
     if memory is not None:
         graph = particles(B=9, N=nodes, horizon=1.0, **FLOAT32)
-        target = Forecast(graph.x[:, -1].roll(1, 1), graph.v[:, 0])
+        target = Forecast(graph.x[:, -1:].roll(1, 2), graph.v[:, :1])
         memory.solve([(graph, target)], [(graph, target)])
     return model
 
@@ -68,7 +68,7 @@ def missing_frames(B=3, seed=0):
     seen = torch.ones(B, 5, dtype=torch.bool)
     seen[0, 1] = seen[-1, 0] = seen[-1, 4] = False
     x, v = (t.masked_fill(~seen[..., None, None], torch.nan) for t in (graph.x, graph.v))
-    return graph.replace(x=x, v=v, frame_mask=seen)
+    return graph.replace(x=x, v=v, observed=seen.unsqueeze(2))
 
 
 def session(path):
@@ -116,8 +116,8 @@ def assert_same(found, model, graph):
         wanted = model(graph)
     tolerance = 1e-5 if graph.x.dtype == torch.float32 else 1e-12
     assert (found.spread is None) == (wanted.spread is None)
-    pairs = [(found.x, wanted.x), (found.v, wanted.v), (found.spread, wanted.spread)]
-    for one, other in pairs[: 2 if wanted.spread is None else 3]:
+    for name, one in found.fields().items():
+        other = getattr(wanted, name)
         size = float(other.abs().max())
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * size)
 
@@ -144,12 +144,16 @@ def test_onnx_runtime_forecasts_what_the_model_does(preset, tmp_path, capfd):
         "v": [B, L, N, 3],
         "edge_attr": [B, 1, N, N, 1],
         "times": [B, L],
-        "horizon": [B],
+        "horizon": [B, 1],
     }
     assert {value.name: value.shape for value in session(path).get_outputs()} == {
-        "forecast_x": [B, N, 3],
-        "forecast_v": [B, N, 3],
-    } | ({"forecast_spread": [B, N]} if preset == "set-flow-ensemble" else {})
+        "forecast_x": [B, 1, N, 3],
+        "forecast_v": [B, 1, N, 3],
+    } | (
+        {"forecast_spread": [B, 1, N], "forecast_samples": [B, 4, 1, N, 3]}
+        if preset == "set-flow-ensemble"
+        else {}
+    )
 
 
 WITHOUT_THE_PACKAGE = """
@@ -246,7 +250,7 @@ def test_one_graph_is_example_enough_and_the_file_says_what_it_is(format, tmp_pa
     assert list(record["inputs"]) == ["x", "v", "edge_attr", "times", "horizon"]
     assert record["inputs"]["x"] == {"dtype": "float32", "shape": ["B", "L", "N", 3]}
     assert record["inputs"]["times"] == {"dtype": "float64", "shape": ["B", "L"]}
-    assert record["outputs"]["forecast_v"] == {"dtype": "float32", "shape": ["B", "N", 3]}
+    assert record["outputs"]["forecast_v"] == {"dtype": "float32", "shape": ["B", 1, "N", 3]}
     assert record["example"]["edge_attr"] == [1, 1, 4, 4, 1]
 
     content = path.read_bytes()  # neither the user's data nor their folders
@@ -314,7 +318,7 @@ def test_what_cannot_be_said_in_onnx_is_told(tmp_path):
 
 
 def test_what_the_model_refuses_is_not_exported(format, path):
-    with pytest.raises(InputError, match="node_mask: this model is tied to N = 5 nodes"):
+    with pytest.raises(InputError, match="observed: this model is tied to N = 5 nodes"):
         export(tiny("lstm", nodes=5), masked(**FLOAT32), path, format)
     with pytest.raises(InputError, match=r"its dtype is torch.float64, the model's is .*float32"):
         export(tiny("mlp"), particles(), path, format)

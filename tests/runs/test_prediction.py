@@ -182,12 +182,12 @@ def test_windows_are_found_by_time(tmp_path):
         (
             {},
             {"horizon_times": (0.0,)},
-            "horizon_times: [0]: expected a positive number, found 0.0",
+            "horizon_times: [0]: expected a positive number",
         ),
         (
             {},
             {"horizon_times": (2.0, 1.0)},
-            "horizon_times: expected one or more times, in increasing",
+            "horizon_times: expected one or more times",
         ),
         ({}, {"batch_size": 0}, "batch_size: expected a positive whole number or None, found 0"),
         ({}, {"length": 0}, "length: expected a positive whole number, found 0"),

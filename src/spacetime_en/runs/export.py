@@ -67,9 +67,9 @@ def export(
     path. In a box, torch.export needs L >= 3. The file describes itself in JSON: the names, types
     and shapes of inputs and outputs (a letter for a free size), the shapes of the example, the
     model's class and config, this package's version, and, if it is known, the ``origin`` to
-    subtract from
-    positions before and to add after (0 for data near 0). This is the entry ``spacetime_en`` of an
-    ONNX file's metadata, or the extra file ``spacetime_en.json`` of a torch.export file.
+    subtract from positions before and to add after (0 for data near 0). This is the entry
+    ``spacetime_en`` of an ONNX file's metadata, or the extra file ``spacetime_en.json`` of a
+    torch.export file.
 
     Args:
         model: the model to export; it is not changed.
