@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from spacetime_en.reproduce.columns import (
     CLEAN_ERRORS,
@@ -60,10 +59,6 @@ class Table:
     columns: list[str]
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """The table as plain numbers and strings."""
-        return asdict(self)
 
     def to_markdown(self) -> str:
         """The table and its notes in Markdown."""

@@ -105,9 +105,6 @@ def export(
 def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram, dict[str, Shape]]:
     """Trace the model as a program in which all sizes are free that the model does not fix.
 
-    Args:
-        model: a model in eval mode, on the CPU.
-        example: a graph on the CPU.
     Returns: the program, and the shapes of its inputs, in order.
     """
     # A tracer takes a size of 1 for a constant, and relies on strides.
@@ -184,12 +181,7 @@ def _axes(graph: SpacetimeGraph) -> dict[str, Shape]:
 
 
 class _TensorFunction(nn.Module):
-    """The model as a function of a graph's fields, all of which it uses.
-
-    Args:
-        model: a model in eval mode.
-        axes: the shapes from :func:`_axes`.
-    """
+    """The model as a function of a graph's fields, all of which it uses; see :func:`_axes`."""
 
     def __init__(self, model: Forecaster, axes: dict[str, Shape]) -> None:
         super().__init__()
@@ -210,27 +202,15 @@ class _TensorFunction(nn.Module):
         times: Tensor | None = None,
         horizon: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        fields = {
-            "x": x,
-            "v": v,
-            "features": features,
-            "edge_attr": edge_attr,
-            "neighbours": neighbours,
-            "node_mask": node_mask,
-            "frame_mask": frame_mask,
-            "box": box,
-            "up": up,
-            "times": times,
-            "horizon": horizon,
-        }
+        lists = edge_attr, neighbours, node_mask, frame_mask
+        fields = dict(zip(AXES, (x, v, features, *lists, box, up, times, horizon), strict=True))
         sizes: dict[str | int, Any] = {}
         for name, shape in self.axes.items():
             field = fields[name]
             assert field is not None
             for axis, size in zip(shape, field.shape, strict=True):
-                if isinstance(
-                    axis, str
-                ):  # one letter, one size, also in fields that the model ignores
+                # One letter, one size, also in fields that the model ignores.
+                if isinstance(axis, str):
                     torch._check(size == sizes.setdefault(axis, size))
         graph = object.__new__(SpacetimeGraph)  # as _unchecked does, in a way that Dynamo can trace
         for name, value in fields.items():
