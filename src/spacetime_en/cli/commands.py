@@ -101,7 +101,6 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
         json: print a JSON object instead of tables.
     """
     from spacetime_en.data import TASKS, Task, Trajectories, load_task
-    from spacetime_en.report.tables.task import describe_task, print_task
 
     if picture is not None:
         refuse_existing(picture)
@@ -109,6 +108,8 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
         task = load_task(name)
     else:
         task = Task.from_trajectories(Trajectories.open(name, verify=True), name=name)
+    from spacetime_en.report.tables.task import describe_task, print_task
+
     description = describe_task(task)
     if picture is not None:
         from spacetime_en.report.plots import plot_trajectories

@@ -186,12 +186,12 @@ class Export:
     trust: bool = False
 
     def __call__(self) -> None:
+        from spacetime_en.runs.export import export
+
         run = Run.open(self.run, trust=self.trust)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
         out = self.out or run.outputs / f"model.{ending}"
         refuse_existing(out)
-        from spacetime_en.runs.export import export  # takes a second
-
         example, _ = run.load_task(self.data).train[:2]
         print(export(run.model(), example, out, self.format))
 
@@ -219,8 +219,6 @@ class Animate:
     trust: bool = False
 
     def __call__(self) -> None:
-        from spacetime_en.report.animation import animate, make_scene
-
         refuse_existing(self.out)
         runs = {str(folder): Run.open(folder, trust=self.trust) for folder in self.runs}
         if not runs:
@@ -233,6 +231,8 @@ class Animate:
         for folder, run in zip(list(runs)[1:], others, strict=True):
             if run.data.fingerprint != first.data.fingerprint:
                 raise InputError(f"{folder}: was trained on another task than {self.runs[0]}.")
+        from spacetime_en.report.animation import animate, make_scene  # imports matplotlib
+
         scene = make_scene(models, first.load_task(self.data), self.window, self.frames)
         with progress_bar("frames", len(scene.steps)) as advance:
             print(animate(scene, self.out, self.fps, advance))

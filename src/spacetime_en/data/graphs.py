@@ -11,7 +11,6 @@ from torch import Tensor
 
 from spacetime_en.data.trajectories import Trajectories, unwrap_paths
 from spacetime_en.graph import SpacetimeGraph
-from spacetime_en.neighbours import connect
 
 
 def states_at(
@@ -69,6 +68,8 @@ def as_graph(
         edge_attr=None if sparse else _edges(trajectories, runs, dtype),
     )
     if sparse:
+        from spacetime_en.neighbours import connect  # imports a compiler
+
         graph = connect(graph, radius=radius, k=k)
         graph = graph.replace(edge_attr=_edges(trajectories, runs, dtype, graph.neighbours))
     if not trajectories.measured_velocities:

@@ -70,12 +70,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Results:
-    """The results in a folder, by experiment.
-
-    Args:
-        folder: the folder.
-        scale: the scale of the results; others are refused.
-    """
+    """The results in a folder, by experiment; those of another scale are refused."""
 
     folder: Path
     scale: Scale

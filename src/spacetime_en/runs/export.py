@@ -6,6 +6,8 @@ The program's inputs are the fields of a graph in canonical form, by name, as in
 times must be right.
 """
 
+from __future__ import annotations
+
 import copy
 import io
 import json
@@ -13,12 +15,10 @@ import os
 import warnings
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, ExportedProgram
-from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import create_atomically, refuse_existing
@@ -27,6 +27,9 @@ from spacetime_en._util.schema import checked
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.loading import check_finite
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 Format = Literal["onnx", "torch-export"]
 METADATA_KEY = "spacetime_en"
@@ -107,6 +110,9 @@ def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram,
 
     Returns: the program, and the shapes of its inputs, in order.
     """
+    from torch.export import Dim  # imports PyTorch's compiler
+    from torch.fx.experimental.symbolic_shapes import is_concrete_int
+
     # A tracer takes a size of 1 for a constant, and relies on strides.
     several = example[[0, 0]] if len(example) == 1 else example
     fields = {name: field.contiguous() for name, field in several.fields().items()}

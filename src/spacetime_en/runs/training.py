@@ -110,14 +110,7 @@ def _has_checkpoints(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """All that training needs.
-
-    Args:
-        run: the run, written to its folder.
-        task: its task.
-        model: its model, with initial weights.
-        state: where to continue; None: at the start.
-    """
+    """A run that is written to its folder, and where to continue; None: with initial weights."""
 
     run: Run
     task: Task

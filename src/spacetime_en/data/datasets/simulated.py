@@ -1,5 +1,6 @@
 """Simulated particles: the paper's charges, with noise or without, gravity and springs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +10,6 @@ import msgspec
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, NonNegativeFloat, PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet, cached
-from spacetime_en.data.simulation.simulator import Progress, simulate
 from spacetime_en.data.task import Task
 from spacetime_en.data.windows import Targets
 
@@ -68,7 +68,9 @@ class Simulated(DataSet):
                 "--data."
             )
 
-        def make(progress: Progress) -> None:
+        def make(progress: Callable[[int], None]) -> None:
+            from spacetime_en.data.simulation.simulator import simulate  # imports a compiler
+
             simulate(
                 self.system,
                 total,

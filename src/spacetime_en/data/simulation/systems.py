@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from spacetime_en._util.errors import no_such
-from spacetime_en.data.simulation.integrator import INVERSE_SQUARE, SPRING
 from spacetime_en.data.valid import Floats
 
+INVERSE_SQUARE, SPRING = 0, 1  # the built-in laws
 Attributes = dict[str, Floats]
 InitialConditions = tuple[Floats, Floats, Attributes]  # x and v (N, n), attributes by name
 
