@@ -38,6 +38,11 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(temporary, path)
 
 
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, as :func:`write_atomically` does."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8"))
+
+
 @contextmanager
 def create_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary path that is renamed to `target`, a file or a folder, if no error occurs.

@@ -14,11 +14,7 @@ from spacetime_en._util.errors import printable
 
 
 class Terminal(Console):
-    """A console that interprets no markup: a name may contain ``[/x]`` or ``:smile:``.
-
-    Args:
-        stderr: print to standard error.
-    """
+    """A console that interprets no markup: a name may contain ``[/x]`` or ``:smile:``."""
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)

@@ -9,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacetime_en.data.trajectories import Trajectories, unwrap
+from spacetime_en.data.trajectories import Trajectories, unwrap_paths
 from spacetime_en.graph import SpacetimeGraph
-from spacetime_en.neighbours import connect
 
 
 def states_at(
@@ -69,6 +68,8 @@ def as_graph(
         edge_attr=None if sparse else _edges(trajectories, runs, dtype),
     )
     if sparse:
+        from spacetime_en.neighbours import connect  # imports a compiler
+
         graph = connect(graph, radius=radius, k=k)
         graph = graph.replace(edge_attr=_edges(trajectories, runs, dtype, graph.neighbours))
     if not trajectories.measured_velocities:
@@ -81,7 +82,7 @@ def _path(trajectories: Trajectories, run: int, frames: NDArray[np.int64]) -> ND
     """Positions at `frames`, continuous from the first on, (K, N, n)."""
     between = np.arange(frames[0], frames[-1] + 1)
     path = trajectories.x[np.full(len(between), run), between]
-    unwrapped = unwrap(path, trajectories.box)
+    unwrapped = unwrap_paths(path, trajectories.box)
     return np.asarray(unwrapped[frames - frames[0]])
 
 

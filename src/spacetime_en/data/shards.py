@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Trajectories
 
 META = "meta.json"
-FORMAT = 1  # of a shard; those written before formats were counted are of this one
+SHARD_FORMAT = 1  # of a shard; those written before formats were counted are of this one
 Step = Annotated[int, msgspec.Meta(ge=-MOST_STEPS, le=MOST_STEPS)]
 
 
@@ -83,7 +83,7 @@ class ShardMeta:
     checksum: str
     statistics: dict[str, Any] | None
     spec: Spec
-    format: int = FORMAT
+    format: int = SHARD_FORMAT
 
 
 class Concatenated:
@@ -241,7 +241,7 @@ def read_meta(shard: Path) -> ShardMeta:
         raise InputError(f"{path}: is missing; make the data set again.")
     entries = parse_json(read_text(path, inside=True), str(path))
     if isinstance(entries, dict):
-        check_format(entries.get("format", FORMAT), FORMAT, str(path))
+        check_format(entries.get("format", SHARD_FORMAT), SHARD_FORMAT, str(path))
     meta: ShardMeta = typed(entries, ShardMeta, str(path))
     for name in meta.arrays[: MOST_ATTRIBUTES + 3]:
         check_name(name, f"{path}: arrays")

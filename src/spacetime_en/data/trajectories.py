@@ -35,10 +35,10 @@ from spacetime_en.data.valid import (
     as_floats,
     as_integers,
     check_box,
-    check_frames,
     check_layout,
+    check_single_precision,
     check_time_step,
-    check_values,
+    check_times,
     preview,
 )
 
@@ -179,12 +179,12 @@ class Trajectories:
         x = x[None] if x.ndim == 3 else x
         if x.ndim != 4 or 0 in x.shape:
             raise InputError(f"x: expected shape (num, T, N, n) or (T, N, n), found {x.shape}.")
-        check_values("x", x)
+        check_single_precision("x", x)
         num, T, N, n = x.shape
         steps = np.arange(T) if steps is None else as_integers("steps", steps)
         guessed = times is None
         times = as_floats("times", steps if guessed else times)
-        check_frames(steps, times, T)
+        check_times(steps, times, T)
         if box is not None:
             box = as_floats("box", box)
             if box.ndim == 1 and not (box > 0).all():
@@ -199,7 +199,7 @@ class Trajectories:
         v = v[None] if v.ndim == 3 else v
         if v.shape != x.shape:
             raise InputError(f"v: expected the shape of x, {x.shape}, found {v.shape}.")
-        check_values("v", v)
+        check_single_precision("v", v)
         if guessed and "velocities" not in meta:
             times = times * _time_step(x, v, steps, box)
             meta["time_step"] = "fitted to positions and velocities"
@@ -212,7 +212,7 @@ class Trajectories:
                     f"{name}: expected shape {(N,)}, {(num, N)} or {(num, N, N)}, "
                     f"found {array.shape}."
                 )
-            check_values(name, array)
+            check_single_precision(name, array)
             spread[name] = array
         return cls(x, v, steps, times, spread, meta, box)
 
@@ -311,7 +311,7 @@ class Trajectories:
             )
             if verify:
                 for name, values in {"x": opened.x, "v": opened.v, **opened.attributes}.items():
-                    check_values(name, values)
+                    check_single_precision(name, values)
         except InputError as error:
             named = str(error).startswith(str(folder))
             raise InputError(str(error) if named else f"{folder}: {error}") from None
@@ -343,7 +343,7 @@ def _velocities(x: NDArray[Any], times: NDArray[Any], box: NDArray[Any] | None) 
     """Backward differences of observed frames; the first frame takes the second's."""
     if x.shape[1] < 2:
         raise InputError("v: velocities by differences need at least two frames; give v.")
-    v, path = np.empty_like(x), unwrap(x, box)
+    v, path = np.empty_like(x), unwrap_paths(x, box)
     with np.errstate(all="ignore"):  # what overflows is found with the values
         np.subtract(path[:, 1:], path[:, :-1], out=v[:, 1:])
         v[:, 1:] /= np.diff(times)[None, :, None, None]
@@ -351,7 +351,7 @@ def _velocities(x: NDArray[Any], times: NDArray[Any], box: NDArray[Any] | None) 
     return v
 
 
-def unwrap(x: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
+def unwrap_paths(x: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
     """Paths without jumps across the periodic boundary, (..., T, N, n)."""
     if box is None:
         return x
@@ -367,7 +367,7 @@ def _time_step(
     if x.shape[1] < 2:
         return 1.0
     with np.errstate(all="ignore"):
-        moved = np.diff(unwrap(x, box), axis=1)
+        moved = np.diff(unwrap_paths(x, box), axis=1)
         mean_v = (v[:, 1:] + v[:, :-1]) / 2 * np.diff(steps)[None, :, None, None]
         step = float((moved * mean_v).sum() / max((mean_v * mean_v).sum(), 1e-300))
     return step if 0 < step < np.inf else 1.0

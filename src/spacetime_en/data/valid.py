@@ -17,13 +17,15 @@ from spacetime_en._util.schema import FLOAT32_MAX, argument, check_name, reason,
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import LazyArray, Trajectories
 
+Floats = NDArray[np.float64]
+
 SHORTEST = float(np.finfo(np.float32).tiny)  # and so no time between frames is below this
 MOST_STEPS = 2**53  # whole numbers up to it are exact wherever they go
 MOST_ATTRIBUTES = 500  # each is a file that is open while it is written
 _AT_ONCE = 1 << 22  # numbers looked at in one piece: of a set on disk there may be billions
 
 
-def as_floats(name: str, value: Any, kinds: str = "iuf") -> NDArray[np.float64]:
+def as_floats(name: str, value: Any, kinds: str = "iuf") -> Floats:
     """Convert `value` to an array of float64.
 
     Args:
@@ -63,13 +65,8 @@ def check_time_step(time_step: Any) -> float:
     return float(step)
 
 
-def check_values(name: str, values: LazyArray) -> None:
-    """Refuse NaN, infinity, and numbers too large for single precision.
-
-    Args:
-        name: of the array.
-        values: of any shape, the first axis counts runs; read piece by piece.
-    """
+def check_single_precision(name: str, values: LazyArray) -> None:
+    """Refuse NaN, infinity, and numbers too large for single precision; runs are read in pieces."""
     rows = max(1, _AT_ONCE // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), rows):
         piece = np.asarray(values[start : start + rows])
@@ -104,11 +101,13 @@ def check_layout(t: Trajectories) -> None:
     num, T, N, n = t.x.shape
     if tuple(t.v.shape) != tuple(t.x.shape):
         raise InputError(f"v: expected the shape of x, {t.x.shape}, found {t.v.shape}.")
-    check_frames(t.steps, t.times, T)
+    check_times(t.steps, t.times, T)
     if t.box is not None:
         check_box(t.box, n)
     if t.lengths is not None and (
-        t.lengths.shape != (num,) or t.lengths.dtype.kind != "i" or not _within(t.lengths, T)
+        t.lengths.shape != (num,)
+        or t.lengths.dtype.kind != "i"
+        or ((t.lengths < 1) | (t.lengths > T)).any()
     ):
         raise InputError(
             f"lengths: expected {num} numbers of frames from 1 to {T}, found {preview(t.lengths)}."
@@ -128,7 +127,7 @@ def check_layout(t: Trajectories) -> None:
         raise InputError(f"meta: {problem}.")
 
 
-def check_frames(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
+def check_times(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
     """Refuse steps and times that do not tell T frames apart, in single precision as well."""
     for name, value in (("steps", steps), ("times", times)):
         if value.shape != (T,) or not np.isfinite(value).all() or not (np.diff(value) > 0).all():
@@ -161,10 +160,6 @@ def preview(values: NDArray[Any]) -> str:
     if flat.size < 7:
         return f"[{', '.join(f'{v:g}' for v in flat)}]"
     return f"[{flat[0]:g}, {flat[1]:g}, {flat[2]:g}, ..., {flat[-1]:g}]"
-
-
-def _within(lengths: NDArray[Any], frames: int) -> bool:
-    return lengths.size == 0 or bool(lengths.min() >= 1 and lengths.max() <= frames)
 
 
 _TEXTS = ("velocities", "system", "scheme", "source", "length_unit", "time_unit")

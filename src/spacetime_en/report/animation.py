@@ -26,9 +26,9 @@ from spacetime_en.data.windows import Windows
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, escape, new_figure
-from spacetime_en.report.scene import Positions, Scene, asset, page
+from spacetime_en.report.scene import Positions, Scene, asset, html_page
 
-ENDINGS = (".gif", ".mp4", ".html")
+ANIMATION_ENDINGS = (".gif", ".mp4", ".html")
 MOST_FRAMES = 100_000
 SLIDING = 20  # consecutive windows of one run that are enough for an animation of their targets
 
@@ -199,11 +199,10 @@ def animate(
         out: the file, which must not exist yet.
         fps: frames per second of a GIF or MP4.
         progress: called with the number of frames drawn since the last call.
-    Returns: `out`.
     """
     kind = out.suffix.lower()
-    if kind not in ENDINGS:
-        raise InputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}.")
+    if kind not in ANIMATION_ENDINGS:
+        raise InputError(f"{out}: expected a name that ends in {', '.join(ANIMATION_ENDINGS)}.")
     if not 0 < fps <= 100:
         raise InputError(f"fps: expected 1 to 100 frames a second, found {shortened(fps)}.")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
@@ -212,7 +211,7 @@ def animate(
         if kind == ".html":
             script = 'theme(); $("title").textContent = DATA.title; view(DATA.scenes);\n'
             data = {"title": scene.title, "scenes": [scene.to_json()]}
-            part.write_text(page(asset("animation.html"), "", script, data), "utf-8")
+            part.write_text(html_page(asset("animation.html"), "", script, data), "utf-8")
         else:
             writer = PillowWriter(fps) if kind == ".gif" else FFMpegWriter(fps)
             try:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -52,11 +51,11 @@ def carry_out_all(
     todo = [e for e in experiments if checked_result(folder, e, scale) is None]
     if not todo:
         return []
-    count = min(len(todo), _devices() if workers is None else workers)
+    count = min(len(todo), workers or torch.cuda.device_count() or cores())
     with (
         locked(folder),  # two commands in one folder would train the same runs at once
         _Display(len(experiments), len(experiments) - len(todo)) as display,
-        stop_signals(_stop),
+        stop_signals(signal.default_int_handler),  # all of them, as if Ctrl-C
     ):
         crew = [_Worker.start(number, scale, folder) for number in range(count)]
         try:
@@ -66,15 +65,6 @@ def carry_out_all(
         finally:
             for worker in crew:
                 worker.stop()
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Treat every stop signal, such as a batch system's, as Ctrl-C."""
-    raise KeyboardInterrupt
-
-
-def _devices() -> int:
-    return torch.cuda.device_count() if torch.cuda.is_available() else cores()
 
 
 def _supervise(

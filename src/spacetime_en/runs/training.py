@@ -18,12 +18,12 @@ import torch
 from safetensors import SafetensorError
 
 from spacetime_en._util.errors import InputError, Interrupted
-from spacetime_en._util.files import inside, locked, write_atomically
+from spacetime_en._util.files import inside, locked, write_text_atomically
 from spacetime_en._util.trust import named_object
 from spacetime_en.data import Task
 from spacetime_en.data.compatibility import facts_of
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.runs.config import Config
+from spacetime_en.runs.config import SECTIONS, Config
 from spacetime_en.runs.run import FACTS_FILE, FACTS_FORMAT, Notify, Run, environment
 from spacetime_en.training.fitting import fit
 from spacetime_en.training.state import DivergenceError, TrainingProgress, TrainingState
@@ -110,14 +110,7 @@ def _has_checkpoints(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """All that training needs.
-
-    Args:
-        run: the run, written to its folder.
-        task: its task.
-        model: its model, with initial weights.
-        state: where to continue; None: at the start.
-    """
+    """A run that is written to its folder, and where to continue; None: with initial weights."""
 
     run: Run
     task: Task
@@ -152,9 +145,7 @@ def _with_new_budget(old: Run, new: Run) -> Run:
     if old.facts["data"]["fingerprint"] != new.facts["data"]["fingerprint"]:
         raise InputError(f"{old.folder}: its data have changed since it began; start a new run.")
     ours, theirs = (
-        {f"model.{k}": v for k, v in run.config.model.items()}
-        | {f"task.{k}": v for k, v in run.config.task.items()}
-        | {f"training.{k}": v for k, v in dataclasses.asdict(run.config.training).items()}
+        {f"{part}.{k}": v for part in SECTIONS for k, v in run.config.to_dict()[part].items()}
         | {"preset": run.config.preset}
         for run in (new, old)
     )
@@ -246,7 +237,7 @@ def _fit(
             raise
         path = folder / DIVERGED_FILE
         rows = json.dumps({"message": str(error), "training_windows": error.rows})
-        write_atomically(path, lambda path: path.write_text(rows))
+        write_text_atomically(path, rows)
         raise InputError(
             f"{error} The windows are listed in {path}; checkpoints are as they were before."
         ) from None

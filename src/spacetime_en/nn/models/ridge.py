@@ -22,7 +22,7 @@ from spacetime_en.nn.requirements import check_no_box, check_no_padding, check_n
 from spacetime_en.nn.state import State, Units
 
 # Penalties relative to the mean square of a vector: from next to none to all but nothing left.
-PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
+RIDGE_PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
 MAX_VECTORS = 8_000  # beyond, the normal equations take gigabytes
 
 
@@ -53,7 +53,7 @@ class _Ridge(Regression):
         """Set the weights to the best ones, with the penalty that is best for `val`."""
         errors, both = [], (self._equations(train), self._equations(val))
         for weights, fit, check in zip((self.position, self.velocity), *both, strict=True):
-            error, penalty = best((check.error(fit.solution(p)), p) for p in PENALTIES)
+            error, penalty = best((check.error(fit.solution(p)), p) for p in RIDGE_PENALTIES)
             weights.copy_(fit.solution(penalty))
             errors.append(error)
         return errors[0]

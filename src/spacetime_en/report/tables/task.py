@@ -12,7 +12,7 @@ from spacetime_en.evaluation import TRIVIAL_FORECASTS, Errors
 from spacetime_en.metrics import errors, summary
 
 
-def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
+def describe_task(task: Task, most: int = 20_000) -> dict[str, Any]:
     """Shapes, splits, ranges, drift, and the errors of the trivial forecasts.
 
     Errors are those of the test windows, at most `most` of them.
@@ -55,7 +55,7 @@ def _drift(task: Task) -> Any:
     return {name: summary(torch.from_numpy(change)) for name, change in changes.items()}
 
 
-def show(description: dict[str, Any], terminal: Terminal) -> None:
+def print_task(description: dict[str, Any], terminal: Terminal) -> None:
     """Print a description as tables that fit a terminal."""
     terminal.say(description["task"], "bold")
     splits = ", ".join(f"{name} {count:,}" for name, count in description["splits"].items())
