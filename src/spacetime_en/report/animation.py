@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import create_atomically
+from spacetime_en._util.progress import silenced
 from spacetime_en._util.schema import Count, checked, shortened
 from spacetime_en.data.graphs import states_at
 from spacetime_en.data.simulation.simulator import simulate
@@ -216,10 +217,12 @@ def animate(
         else:
             writer = PillowWriter(fps) if kind == ".gif" else FFMpegWriter(fps)
             try:
-                _film(writer, scene, part, progress)
+                with silenced("matplotlib.animation"):  # which repeats what ffmpeg says
+                    _film(writer, scene, part, progress)
             except subprocess.CalledProcessError as error:
                 lines = str(error.stderr or "").strip().splitlines() or ["it does not say why"]
-                raise InputError(f"{out}: ffmpeg could not write it ({lines[-1]}).") from None
+                why = lines[-1].rpartition("] ")[2]  # (after the address of a part of ffmpeg's)
+                raise InputError(f"{out}: ffmpeg could not write it ({why}).") from None
     return out
 
 
