@@ -241,6 +241,13 @@ def test_a_folder_of_something_else_is_not_written_to(tmp_path, name):
     assert (tmp_path / name).read_text() == TEXT
 
 
+def test_the_number_of_a_process_that_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "x")
+    with pytest.raises(InputError, match="RANK: the environment has 'x', expected the number"):
+        run_in(tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
 def test_a_second_training_in_the_same_folder_is_refused(tmp_path):
     class Second(Callback):
         def on_train_start(self, trainer, module):

@@ -202,8 +202,8 @@ def _beside(target: Path) -> Iterator[Path]:
             raise OSError(code, os.strerror(code), str(target)) from error
         if isinstance(error, OSError) and error.errno is not None:
             ours = error.filename is None or name in os.fsdecode(error.filename)
-            error.filename = str(target) if ours else error.filename
-            error.filename2 = None
+            at = str(target) if ours else error.filename
+            raise OSError(error.errno, error.strerror, at) from error  # (without a second name)
         raise
 
 
@@ -273,5 +273,8 @@ def _rename_new(file: Path, target: Path) -> None:
 
 def cache_folder() -> Path:
     """The folder of simulated tasks: $SPACETIME_EN_CACHE, or in the user's cache folder."""
-    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spacetime-en"
-    return Path(os.environ.get("SPACETIME_EN_CACHE", default))
+    # (Variables that are set to nothing count as unset, or the working directory would be a cache.)
+    named = os.environ.get("SPACETIME_EN_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spacetime-en"

@@ -83,8 +83,8 @@ def read_progress(path: Path, owner: CheckpointOwner) -> TrainingProgress:
         here = owner.facts.get(name)
         if _ordered(there) != _ordered(here):
             raise InputError(
-                f"{path}: was trained with {shortened(name)} {shortened(there, 100)}, and the run's "
-                f"files say {shortened(here, 100)}; put the files back as they were."
+                f"{path}: was trained with {shortened(name)} {shortened(there)}, and the run's "
+                f"files say {shortened(here)}; put the files back as they were."
             )
     return header.progress
 

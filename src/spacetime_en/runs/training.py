@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 
 from spacetime_en._util.errors import InputError, Interrupted
 from spacetime_en._util.files import inside, locked, refuse_foreign, write_atomically
+from spacetime_en._util.schema import shortened
 from spacetime_en._util.trust import named_object
 from spacetime_en.data import Task
 from spacetime_en.data.compatibility import facts_of
@@ -80,7 +81,16 @@ def is_first_process() -> bool:
     """Whether this is the process that writes and prints, of those that train together."""
     # As Lightning finds it, without importing Lightning.
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
-    return int(next((os.environ[name] for name in names if name in os.environ), 0)) == 0
+    name = next((name for name in names if name in os.environ), None)
+    if name is None:
+        return True
+    rank = os.environ[name]
+    if not (rank.isascii() and rank.isdigit()):
+        raise InputError(
+            f"{name}: the environment has {shortened(rank)}, expected the number of a process; "
+            "unset it to train with one."
+        )
+    return int(rank) == 0
 
 
 def _check_free(folder: Path, resume: bool) -> None:
