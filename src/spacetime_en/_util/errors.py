@@ -30,7 +30,8 @@ def no_such(what: str, name: object, choices: Iterable[str]) -> InputError:
     """The error for a name that is none of the choices, with the nearest choice."""
     choices = list(choices)
     near = difflib.get_close_matches(str(name)[:100], choices, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(choices)}."
+    hint = f"expected one of {', '.join(choices)}." if choices else "there are none."
+    hint = f"did you mean {near[0]!r}?" if near else hint
     return InputError(f"{what}: there is no {name!r:.60}; {hint}")
 
 

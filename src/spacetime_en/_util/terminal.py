@@ -18,6 +18,8 @@ class Terminal(Console):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+        if self.width == 0:  # (COLUMNS=0 means that the width is not known)
+            self.width = 80
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Render as Rich does, with control characters escaped."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from spacetime_en import geometry
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import refuse_foreign
 from spacetime_en._util.schema import check_name, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.limits import check_memory
@@ -252,6 +253,7 @@ class Trajectories:
     @checked
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write to a new folder, as one shard."""
+        refuse_foreign(Path(folder), "shard-*-of-*", "data set")
         if find_shards(Path(folder)):
             raise InputError(f"{folder}: exists already; choose another folder or delete it.")
         with ShardWriter(Path(folder), 0, 1, len(self)) as shard:

@@ -177,7 +177,7 @@ def _problems(meta: dict[str, Any], nodes: int, dims: int) -> Iterator[str]:
         up = as_floats("meta: up", meta["up"])
         if up.shape != (dims,) or not np.isfinite(up).all() or not up.any():
             yield f"up: expected a direction of {dims} numbers, found {shortened(meta['up'])}"
-    if meta.get("edges"):
+    if meta.get("edges") not in (None, []):
         edges = as_integers("meta: edges", meta["edges"])
         if edges.ndim != 2 or edges.shape[1] != 2 or edges.min() < 0 or edges.max() >= nodes:
             yield f"edges: expected pairs of nodes from 0 to {nodes - 1}"

@@ -28,6 +28,7 @@ from spacetime_en.runs.training import train
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
+RESULTS = "experiments"  # the folder of the results
 SHOWN = 8  # the first test windows, whose forecasts are kept: not a choice of lucky ones
 Result = dict[str, Any]
 Tell = Callable[[float, str], None]
@@ -35,7 +36,7 @@ Tell = Callable[[float, str], None]
 
 def path_of(folder: Path, experiment: Experiment) -> Path:
     """The file of an experiment's result."""
-    return folder / "experiments" / f"{experiment.name}.json"
+    return folder / RESULTS / f"{experiment.name}.json"
 
 
 def read_result(folder: Path, experiment: Experiment) -> Result | None:

@@ -17,13 +17,13 @@ import torch
 from rich.progress import BarColumn, TimeRemainingColumn
 
 from spacetime_en._util.errors import InputError, Interrupted
-from spacetime_en._util.files import locked
+from spacetime_en._util.files import locked, refuse_foreign
 from spacetime_en._util.machine import cores
 from spacetime_en._util.progress import bars
 from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
 from spacetime_en._util.terminal import Terminal, text_column
 from spacetime_en._util.threads import one_thread
-from spacetime_en.reproduce.experiment import carry_out, checked_result
+from spacetime_en.reproduce.experiment import RESULTS, carry_out, checked_result
 from spacetime_en.reproduce.plan import Experiment, Scale
 
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
@@ -46,8 +46,7 @@ def carry_out_all(
         raise InputError(
             f"workers: expected 1 to {most}, the number of cores here, found {workers}."
         )
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; choose another folder for the results.")
+    refuse_foreign(folder, RESULTS, "reproduction")
     todo = [e for e in experiments if checked_result(folder, e, scale) is None]
     if not todo:
         return []
@@ -57,6 +56,7 @@ def carry_out_all(
         _Display(len(experiments), len(experiments) - len(todo)) as display,
         stop_signals(signal.default_int_handler),  # all of them, as if Ctrl-C
     ):
+        (folder / RESULTS).mkdir(exist_ok=True)  # by which the folder is known when it is resumed
         crew = [_Worker.start(number, scale, folder) for number in range(count)]
         try:
             return _supervise(crew, todo, scale, folder, display)

@@ -23,7 +23,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from spacetime_en._util.errors import InputError, no_such
-from spacetime_en._util.schema import check_format, parse_yaml, typed
+from spacetime_en._util.schema import check_format, parse_yaml, shortened, typed
 from spacetime_en._util.trust import remember, was_named
 from spacetime_en.data import TASKS, Task, Trajectories, Windows, load_task
 from spacetime_en.nn.forecaster import Forecaster
@@ -166,7 +166,8 @@ class Sections:
         if {"name", "data"} <= set(settings["task"]):
             raise InputError(f"{where}: task: give either name or data, not both.")
         for key, value in source_of(settings["task"]).items():
-            typed(value, str, f"{where}: task.{key}")
+            if "\0" in typed(value, str, f"{where}: task.{key}"):
+                raise InputError(f"{where}: task.{key}: {shortened(value)} cannot be a name.")
         preset = typed(entries.get("preset"), str | None, f"{where}: preset")
         return cls(where, preset, **settings)
 

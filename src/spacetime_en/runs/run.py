@@ -46,7 +46,7 @@ from spacetime_en.runs.checkpoints import (
     weights_in,
     write_checkpoint,
 )
-from spacetime_en.runs.config import Config
+from spacetime_en.runs.config import Config, without_source
 from spacetime_en.training.state import TrainingState
 
 CONFIG_FILE, FACTS_FILE = "config.yaml", "run.json"
@@ -191,7 +191,9 @@ class Run:
     def _owner(self, step: int = 0) -> CheckpointOwner:
         config = self.config
         random = {"seed": config.training.seed, "step": step}
-        return CheckpointOwner(config.preset, dict(config.model), self.data.fingerprint, random)
+        data, task = self.data, without_source(config.task)
+        facts = data.to_json() | {f"task.{name}": value for name, value in task.items()}
+        return CheckpointOwner(config.preset, dict(config.model), data.fingerprint, random, facts)
 
     def load(self, name: str, model: Forecaster | None = None) -> TrainingState:
         """The state in a checkpoint, checked to be of this run's model and data.

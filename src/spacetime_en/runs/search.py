@@ -28,7 +28,12 @@ from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError
 
 from spacetime_en._util.errors import InputError, first_line, no_such
-from spacetime_en._util.files import process_exists, write_text_atomically
+from spacetime_en._util.files import (
+    make_folder,
+    process_exists,
+    refuse_foreign,
+    write_text_atomically,
+)
 from spacetime_en._util.schema import check_no_link, open_regular
 from spacetime_en._util.threads import one_thread
 from spacetime_en.data import Task
@@ -139,7 +144,8 @@ def search(
         raise InputError(f"trials: expected a positive whole number, found {trials!r}.")
     until = float("inf") if timeout is None else time.monotonic() + seconds(timeout, "timeout")
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    refuse_foreign(folder, BEST_FILE if storage else JOURNAL, "study")
+    make_folder(folder)
     with _readable(storage, folder):
         study = _join(_open_storage(storage, folder), name, config.training.seed)
         _check_settings(study, config, sorted(space))

@@ -18,7 +18,8 @@ import torch
 from safetensors import SafetensorError
 
 from spacetime_en._util.errors import InputError, Interrupted
-from spacetime_en._util.files import inside, locked, write_text_atomically
+from spacetime_en._util.files import inside, locked, refuse_foreign, write_text_atomically
+from spacetime_en._util.schema import shortened
 from spacetime_en._util.trust import named_object
 from spacetime_en.data import Task
 from spacetime_en.data.compatibility import facts_of
@@ -80,19 +81,22 @@ def is_first_process() -> bool:
     """Whether this is the process that writes and prints, of those that train together."""
     # As Lightning finds it, without importing Lightning.
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
-    return int(next((os.environ[name] for name in names if name in os.environ), 0)) == 0
+    name = next((name for name in names if name in os.environ), None)
+    if name is None:
+        return True
+    rank = os.environ[name]
+    if not (rank.isascii() and rank.isdigit()):
+        raise InputError(
+            f"{name}: the environment has {shortened(rank)}, expected the number of a process; "
+            "unset it to train with one."
+        )
+    return int(rank) == 0
 
 
 def _check_free(folder: Path, resume: bool) -> None:
     """Refuse a folder of something else, and a run that is not to be resumed."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; choose another name for the run's folder.")
-    if is_first_process() and folder.exists() and not (folder / FACTS_FILE).exists():
-        others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        if others:
-            raise InputError(
-                f"{folder}: holds {others[0]}, and is no run; choose another folder for the run."
-            )
+    if is_first_process():
+        refuse_foreign(folder, FACTS_FILE, "run")
     if _has_checkpoints(folder) and not resume:
         raise InputError(
             f"{folder}: is a run already; resume it (--resume), choose another folder, or "

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError, no_such
+from spacetime_en._util.files import refuse_foreign
 from spacetime_en._util.machine import free_memory, free_room, in_words
 from spacetime_en._util.schema import PositiveInt, checked, shortened
 from spacetime_en.data.rng import Streams
@@ -96,6 +97,7 @@ def simulate(
             raise InputError("out: the ray engine writes shards; give a folder that all see.")
         return run.part(*(shard or (0, 1)), progress=progress)
     folder = Path(out)
+    refuse_foreign(folder, "shard-*-of-*", "data set")
     there = {int(path.name.rsplit("-", 1)[1]) for path in find_shards(folder)}
     parts = num if shard is None else shard[1]
     if len(there) > 1 or max(there, default=parts) > parts or (shard and there - {parts}):

@@ -13,14 +13,19 @@ A system of your own takes a few lines::
     simulate(System("mine", start, law=law), num=100)
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spacetime_en._util.errors import no_such
 from spacetime_en.data.valid import Floats
+
+if TYPE_CHECKING:
+    from spacetime_en.data.trajectories import Trajectories
 
 INVERSE_SQUARE, SPRING = 0, 1  # the built-in laws
 Attributes = dict[str, Floats]
@@ -120,6 +125,20 @@ SYSTEMS = {
         potential=lambda r2, w, soft: -0.5 * w * r2,
     ),
 }
+
+
+def system_of(trajectories: Trajectories) -> System | None:
+    """The system by which data were simulated, as their ``meta`` says; None if it is not known.
+
+    Data that say so without the attributes of such a system, as a file from anywhere may, are not
+    believed.
+    """
+    system = SYSTEMS.get(trajectories.meta.get("system") or "")
+    if system is None:
+        return None
+    _, _, needed = system.start(np.random.default_rng(0), *trajectories.x.shape[2:])
+    held = {name: values.shape[1:] for name, values in trajectories.attributes.items()}
+    return system if all(held.get(k) == v.shape for k, v in needed.items()) else None
 
 
 def find_system(system: str | System) -> System:

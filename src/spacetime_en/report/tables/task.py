@@ -6,7 +6,7 @@ import torch
 
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.data.simulation.drift import drift_between
-from spacetime_en.data.simulation.systems import SYSTEMS
+from spacetime_en.data.simulation.systems import system_of
 from spacetime_en.data.task import Task
 from spacetime_en.evaluation import TRIVIAL_FORECASTS, Errors
 from spacetime_en.metrics import errors, summary
@@ -45,7 +45,7 @@ def describe_task(task: Task, most: int = 20_000) -> dict[str, Any]:
 def _drift(task: Task) -> Any:
     """The drift of each conserved quantity over a run; None for data that were not simulated."""
     runs = task.test.trajectories
-    system = SYSTEMS.get(runs.meta.get("system", ""))
+    system = system_of(runs)
     if system is None or len(runs.steps) < 2:
         return None
     few = slice(0, 20_000)
