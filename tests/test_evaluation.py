@@ -10,7 +10,7 @@ from spacetime_en._util.terminal import Terminal
 from spacetime_en.data import Task, Trajectories
 from spacetime_en.data.compatibility import facts_of
 from spacetime_en.evaluation import evaluate
-from spacetime_en.report.tables.evaluation import show, write
+from spacetime_en.report.tables.evaluation import print_evaluation, write_evaluation
 from tests.helpers import liven
 
 
@@ -79,7 +79,7 @@ def test_dropout_is_off(tiny_task):
 
 def test_one_row_a_window_and_one_object(tiny_task, tmp_path):
     found = evaluate(build_model("last-frame"), tiny_task, split="val")
-    report, table = write(found, tmp_path / "new", "name")
+    report, table = write_evaluation(found, tmp_path / "new", "name")
     assert json.loads(report.read_text()) == found.report
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [int(row["trajectory"]) for row in rows] == list(range(40, 52))
@@ -96,7 +96,7 @@ def test_the_table_fits_80_columns_whatever_the_numbers(tiny_task, monkeypatch, 
         what = ("position_mse", "velocity_mse")[place // 3]
         report["least_squares_line"][what][("mean", "median", "p90")[place % 3]] = size
     monkeypatch.setenv("COLUMNS", "80")
-    show(report, Terminal())
+    print_evaluation(report, Terminal())
     printed = capsys.readouterr().out
     line = next(x for x in printed.splitlines() if x.startswith("least squares"))
     found = line.removeprefix("least squares line").split()

@@ -95,7 +95,7 @@ def test_a_graph_with_lists_forecasts_as_with_all_pairs():
     """A radius that reaches everybody leaves the forecast as it is."""
     graph = particles(N=6)
     model = build_model("set", like=graph, hidden=8, blocks=2).double().eval()
-    for options in ({"radius": 1e3}, {"k": 5}):
+    for options in ({"radius": 1e3}, {"k": 5}, {"k": 2**53}):
         for per_frame in (False, True):
             listed = connect(graph, per_frame=per_frame, **options)
             assert listed.neighbours.shape == (3, 3 if per_frame else 1, 6, 5)

@@ -14,7 +14,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveInt, checked
 from spacetime_en.data.compatibility import data_mismatches, window_mismatches
 from spacetime_en.data.simulation.drift import drift_between
-from spacetime_en.data.simulation.systems import SYSTEMS
+from spacetime_en.data.simulation.systems import system_of
 from spacetime_en.data.task import Task
 from spacetime_en.data.windows import Windows
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -207,7 +207,7 @@ def _as_the_model(model: Forecaster, graph: SpacetimeGraph) -> SpacetimeGraph:
 def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
     """The drift of conserved quantities from the last frame to the forecast and to the target."""
     t = windows.trajectories
-    system = SYSTEMS.get(t.meta.get("system", ""))
+    system = system_of(t)
     if system is None:
         return None
     runs, frames = windows.locate()

@@ -115,14 +115,6 @@ def norm(x: Tensor) -> Tensor:
     return torch.where(zero, 0.0, torch.where(zero, 1.0, square).sqrt())
 
 
-def pairwise_distances(x: Tensor, cell: Tensor | None = None) -> Tensor:
-    """All distances |x_i - x_j|, (B, ..., N, n) -> (B, ..., N, N).
-
-    Gradients are finite everywhere, also on the diagonal and for nodes at one point.
-    """
-    return norm(pairwise_differences(x, cell))
-
-
 class Symmetries(NamedTuple):
     """Under which group actions a model is equivariant, whatever its weights.
 

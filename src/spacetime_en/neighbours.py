@@ -101,7 +101,8 @@ def connect(
         lists = radius_neighbours(x, radius, box=graph.box, present=mask)
     else:
         assert k is not None
-        lists = nearest_neighbours(x, k, box=graph.box, present=mask)
+        # (No more places than there are others: each costs time and memory.)
+        lists = nearest_neighbours(x, min(k, max(1, N - 1)), box=graph.box, present=mask)
     lists = lists if per_frame else lists[:, None]
     if lists.shape[-1] == 0:
         lists = lists.new_full((*lists.shape[:-1], 1), -1)

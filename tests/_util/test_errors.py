@@ -8,6 +8,7 @@ from spacetime_en._util.errors import no_such, printable, require
 def test_a_misspelt_name_gets_the_nearest_one_and_others_the_whole_list():
     assert str(no_such("preset", "egn", ["set", "egnn"])).endswith("did you mean 'egnn'?")
     assert str(no_such("preset", "xyz", ["set", "egnn"])).endswith("expected one of set, egnn.")
+    assert str(no_such("setting", "x", [])) == "setting: there is no 'x'; there are none."
 
 
 def test_control_characters_are_shown_as_their_escapes():

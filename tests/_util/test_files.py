@@ -14,7 +14,14 @@ import torch
 from safetensors.torch import save_file
 
 from spacetime_en import InputError
-from spacetime_en._util.files import create_atomically, locked, make_folder, write_atomically
+from spacetime_en._util.files import (
+    cache_folder,
+    create_atomically,
+    locked,
+    make_folder,
+    refuse_foreign,
+    write_atomically,
+)
 
 KILLED = """
 import os, signal, sys
@@ -74,7 +81,7 @@ def test_what_is_new_appears_when_it_is_whole_and_is_never_overwritten(tmp_path,
     target, away = tmp_path / "deep" / kind, tmp_path / kind
     with pytest.raises(ZeroDivisionError):
         make(target, "half", lambda: 1 / 0)
-    assert os.listdir(target.parent) == []
+    assert os.listdir(tmp_path) == []
 
     def meanwhile():
         assert not target.exists()
@@ -167,9 +174,42 @@ def test_a_full_disk_names_the_file_whoever_writes(tmp_path, full, write):
 
 def test_a_file_in_place_of_a_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file", tmp_path / "file" / "deep" / "er"):
-        with pytest.raises(InputError, match=f"because {tmp_path}/file is a file"):
-            make_folder(path)
+    with pytest.raises(InputError, match="file: cannot be a folder, because it is a file"):
+        make_folder(tmp_path / "file")
+    with pytest.raises(InputError, match=f"because {tmp_path}/file is a file"):
+        make_folder(tmp_path / "file" / "deep" / "er")
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    for name in ("new", "empty", "own", "other"):
+        refuse_foreign(tmp_path / name, "result-*", "study")  # nothing is there yet
+    for name in ("empty", "own", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "empty" / ".hidden").write_text("")
+    (tmp_path / "own" / "notes").write_text("")
+    (tmp_path / "own" / "result-1").write_text("")
+    (tmp_path / "other" / "no\nte").write_text("")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name in ("empty", "own"):
+        refuse_foreign(tmp_path / name, "result-*", "study")
+    with pytest.raises(InputError, match=r"other: holds no\\nte, and is no study; choose another"):
+        refuse_foreign(tmp_path / "other", "result-*", "study")
+    for path in (tmp_path / "dangling", tmp_path / "own" / "notes"):
+        with pytest.raises(InputError, match="is no folder; choose another name for the study"):
+            refuse_foreign(path, "result-*", "study")
+
+
+def test_folders_made_for_a_file_vanish_with_it(tmp_path):
+    def fail(path):
+        with create_atomically(path) as part:
+            part.write_text("half")
+            raise KeyError
+
+    (tmp_path / "old").mkdir()
+    for name in ("new/er/file", "old/file"):
+        with pytest.raises(KeyError):
+            fail(tmp_path / name)
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["old"]
 
 
 def test_a_folder_is_for_one_process_at_a_time(tmp_path):
@@ -183,3 +223,14 @@ def test_a_folder_is_for_one_process_at_a_time(tmp_path):
         (tmp_path / "x").rename(tmp_path / "y")
         with pytest.raises(InputError, match="x: has been deleted or moved"):
             check()
+
+
+def test_the_cache_is_never_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("SPACETIME_EN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "")
+    assert cache_folder() == tmp_path / ".cache" / "spacetime-en"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert str(cache_folder()) == "/x/spacetime-en"
+    monkeypatch.setenv("SPACETIME_EN_CACHE", "/y")
+    assert str(cache_folder()) == "/y"

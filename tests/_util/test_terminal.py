@@ -52,3 +52,9 @@ def test_a_progress_bar_reads_no_markup(monkeypatch, capsys):
     with progress_bar("[/x]", 3) as advance:
         advance(3)
     assert "[/x]" in capsys.readouterr().err
+
+
+def test_no_width_is_an_unknown_width(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    Terminal().print("here")
+    assert capsys.readouterr().out == "here\n"

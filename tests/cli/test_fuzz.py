@@ -11,6 +11,7 @@ import pytest
 
 import spacetime_en.report.demo as demo
 import spacetime_en.reproduce as reproduce
+import spacetime_en.reproduce.report as report
 from tests.cli.fuzz import call, command_line, world
 
 
@@ -27,7 +28,7 @@ def folder(cache, tiny_task, tmp_path_factory):
         patch.setattr(demo, "TASK", quick)
         patch.setattr(inspect.unwrap(demo.run_demo), "__defaults__", (1,))
         patch.setattr(reproduce, "carry_out_all", lambda *_: [])
-        patch.setattr(reproduce, "write_report", lambda out, scale: out / "report.html")
+        patch.setattr(report, "write_report", lambda out, scale: out / "report.html")
         patch.setitem(sys.modules, "benchmarks.speed", bench)
         patch.setattr(sys, "path", list(sys.path))
         world(folder)

@@ -133,6 +133,9 @@ def test_runs_that_would_not_fit_in_memory_once_filled_up_are_refused(monkeypatc
         (dict(lengths=np.array([6, 1])), "lengths: expected 3 numbers of frames from 1 to 6"),
         (dict(attributes={"a": X}), r"a: expected shape \(3, 4\) or \(3, 4, 4\)"),
         (dict(box=np.eye(3)), "box: expected 2 edge lengths"),
+        (dict(meta={"edges": 0}), "meta: edges: expected pairs of nodes from 0 to 3"),
+        (dict(meta={"edges": {}}), "meta: edges: expected"),
+        (dict(meta={"edges": [[0, 4]]}), "meta: edges: expected pairs of nodes from 0 to 3"),
     ],
 )
 def test_trajectories_do_not_exist_with_parts_that_do_not_fit(changes, message):

@@ -128,7 +128,7 @@ def test_a_second_command_in_the_same_folder_is_refused(made, tmp_path):
 def test_results_in_place_of_a_folder_are_refused(made, tmp_path):
     (tmp_path / "file").write_text("")
     said = reproduce(tmp_path / "file", "n20", check=False)
-    assert "is a file; choose another folder" in said.stderr
+    assert "is no folder; choose another name" in said.stderr
 
 
 def test_a_process_that_dies_is_named(made, tmp_path):

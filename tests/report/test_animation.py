@@ -43,6 +43,33 @@ def test_a_simulated_window_has_its_past_its_true_way_and_its_forecasts(tiny_tas
     assert sorted(set(scene.charge)) == [-1, 1]
 
 
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"seed": 7},
+        {"seed": [1]},
+        {"num": None},
+        {"num": 1},
+        {"scheme": "x"},
+        {"system": "gravity"},
+        {"system": "springs"},
+    ],
+)
+def test_data_that_were_not_simulated_as_they_say_show_their_own_frames(tiny_task, lie):
+    t = tiny_task.test.trajectories
+    data = dataclasses.replace(t, meta={**t.meta, **lie}, checksums=())
+    task = Task.from_trajectories(data, length=3, target_steps=10)
+    scene = make_scene(MODELS, task, window=3, frames=30)
+    assert set(scene.steps) <= set(t.steps)
+
+
+def test_a_simulation_that_would_take_for_ever_is_not_made_again(tiny_task):
+    t = tiny_task.test.trajectories
+    data = dataclasses.replace(t, steps=t.steps * 10**12, checksums=())
+    task = Task.from_trajectories(data, length=3, target_steps=10)
+    assert set(make_scene(MODELS, task, window=3, frames=30).steps) <= set(data.steps)
+
+
 def test_forecasts_are_straight_lines_from_the_last_frame_and_none_before(tiny_task):
     scene = make_scene(MODELS, tiny_task, window=0, frames=30)
     name = "straight line"

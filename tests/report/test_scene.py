@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spacetime_en.report.scene import Scene, page
+from spacetime_en.report.scene import Scene, html_page
 
 X = np.arange(4.0)[:, None, None] * np.ones((4, 2, 3))  # both nodes move along the diagonal
 SCENE = Scene("two nodes", np.arange(4), 1, X, {"late": {2: X[2], 3: X[2]}})
@@ -26,5 +26,5 @@ def test_as_json_it_has_five_significant_digits_of_its_extent():
 
 
 def test_a_page_holds_data_that_cannot_end_its_script():
-    text = page("<script>/*DATA*/</script>", "", "", {"title": "</script>"})
+    text = html_page("<script>/*DATA*/</script>", "", "", {"title": "</script>"})
     assert text.count("</script>") == 1

@@ -5,13 +5,13 @@ import re
 
 from spacetime_en.reproduce.experiment import path_of
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
-from spacetime_en.reproduce.report import page, write_report
+from spacetime_en.reproduce.report import html_report, write_report
 from tests.reproduce.test_experiment import carried_out  # noqa: F401  (a fixture)
 
 
 def test_the_page_holds_its_data_and_asks_the_network_for_nothing():
     data = {"what": "a </script> in the text", "tables": [], "facts": {"a": "ü"}}
-    made = page(data)
+    made = html_report(data)
     (text,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', made, re.S)
     assert json.loads(text) == data
     addresses = set(re.findall(r"https?://[^\"'\s)]+", made))

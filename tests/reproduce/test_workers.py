@@ -29,5 +29,5 @@ def test_impossible_numbers_of_workers_are_refused(count, tmp_path):
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "results").write_text("")
-    with pytest.raises(InputError, match="is a file; choose another folder"):
+    with pytest.raises(InputError, match="is no folder; choose another name"):
         carry_out_all([EXPERIMENT], SCALE, tmp_path / "results")

@@ -198,6 +198,7 @@ def test_a_class_of_ones_own_by_its_import_path(tiny_task):
             "{preset: set, task: {name: charged, counts: [1, 2]}}",
             "here.yaml: task.counts: expected a list of 3, found .1, 2.",
         ),
+        ('{preset: set, task: {data: "a\\0b"}}', "here.yaml: task.data: .* cannot be a name"),
         ("{a: [", "here.yaml: is not valid YAML"),
     ],
 )

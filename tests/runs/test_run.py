@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 import json
 import shutil
@@ -190,15 +191,61 @@ def test_a_checkpoint_of_other_data(tmp_path):
         run.model()
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        ("run.json", '"charge": "node"', '"other": "pair", "charge": "node"', "attributes"),
+        ("run.json", '"frames": 3', '"frames": 2', "frames"),
+        ("config.yaml", "  length: 3", "  length: 2", "task.length"),
+    ],
+)
+def test_files_that_say_something_else_than_the_checkpoint_are_refused(
+    tmp_path, file, old, new, named
+):
+    run_in(tmp_path)
+    path = tmp_path / file
+    changed = path.read_text().replace(old, new)
+    assert changed != path.read_text()
+    path.write_text(changed)
+    with pytest.raises(InputError, match=f"best.safetensors: was trained with '{named}'"):
+        Run.open(tmp_path).model()
+
+
+def test_the_order_of_attributes_is_the_checkpoints(tmp_path):
+    run, _ = run_in(tmp_path)
+    facts = json.loads(json.dumps(run.facts))
+    facts["data"]["attributes"] = {"charge": "node", "mass": "node"}
+    lie = dataclasses.replace(run, facts=facts)
+    path, state = tmp_path / "best.safetensors", run.load("best")
+    checkpoints.write_checkpoint(path, state, lie._owner())
+    facts["data"]["attributes"] = {"mass": "node", "charge": "node"}
+    with pytest.raises(InputError, match="was trained with 'attributes'"):
+        checkpoints.read_progress(path, lie._owner())
+
+
+def test_a_checkpoint_of_an_earlier_version_holds_no_facts(tmp_path):
+    run, _ = run_in(tmp_path)
+    owner = dataclasses.replace(run._owner(), facts={})
+    checkpoints.write_checkpoint(run.checkpoint("best"), run.load("best"), owner)
+    run.model()
+
+
 @pytest.mark.parametrize("name", ["config.yaml", "diverged.json", "logs/notes.txt"])
 def test_a_folder_of_something_else_is_not_written_to(tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(TEXT)
     with pytest.raises(InputError, match=r"holds [\w.]+, and is no run; choose another folder"):
         run_in(tmp_path)
-    with pytest.raises(InputError, match="is a file"):
+    with pytest.raises(InputError, match="is no folder"):
         run_in(tmp_path / name)
     assert (tmp_path / name).read_text() == TEXT
+
+
+def test_the_number_of_a_process_that_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "x")
+    with pytest.raises(InputError, match="RANK: the environment has 'x', expected the number"):
+        run_in(tmp_path / "x")
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_second_training_in_the_same_folder_is_refused(tmp_path):

@@ -100,6 +100,16 @@ def test_a_study_of_something_else_is_not_joined(tmp_path):
     search(config(), tmp_path, trials=2, notify=lambda text: None)
 
 
+@pytest.mark.parametrize("storage", [None, "sqlite:///{}/study.db"])
+def test_the_folder_of_a_run_is_no_place_for_a_study(tmp_path, storage):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "run.json").write_text("{}")
+    url = storage and storage.format(tmp_path)
+    with pytest.raises(InputError, match=r"x: holds run.json, and is no study; choose another"):
+        search(config(), tmp_path / "x", trials=1, storage=url)
+    assert os.listdir(tmp_path / "x") == ["run.json"]
+
+
 def test_settings_that_cannot_be_fail_alone(tmp_path, monkeypatch):
     said = []
     build = Config.build_model

@@ -19,11 +19,19 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
+def first_line(error: BaseException, most: int = 400) -> str:
+    """The first line of another package's error message, some of which go on for pages."""
+    lines = (" ".join(line.split()).rstrip(".") for line in str(error).splitlines())
+    message = printable(next(filter(None, lines), type(error).__name__))
+    return message if len(message) <= most else f"{message[: most - 3]}..."
+
+
 def no_such(what: str, name: object, choices: Iterable[str]) -> InputError:
     """The error for a name that is none of the choices, with the nearest choice."""
     choices = list(choices)
     near = difflib.get_close_matches(str(name)[:100], choices, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(choices)}."
+    hint = f"expected one of {', '.join(choices)}." if choices else "there are none."
+    hint = f"did you mean {near[0]!r}?" if near else hint
     return InputError(f"{what}: there is no {name!r:.60}; {hint}")
 
 

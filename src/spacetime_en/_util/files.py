@@ -7,6 +7,7 @@ beside it. Those of other machines are never deleted: their locks may not be vis
 """
 
 import errno
+import fnmatch
 import os
 import re
 import secrets
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from spacetime_en._util.errors import InputError
+from spacetime_en._util.errors import InputError, printable
 
 _MARK = ".spacetime-en"
 _NAMED = re.compile(rf"{_MARK}-([0-9a-f]{{8}})-(.*)-(\d+)-[0-9a-f]{{8}}")
@@ -38,6 +39,11 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(temporary, path)
 
 
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, as :func:`write_atomically` does."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8"))
+
+
 @contextmanager
 def create_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary path that is renamed to `target`, a file or a folder, if no error occurs.
@@ -45,7 +51,40 @@ def create_atomically(target: Path) -> Iterator[Path]:
     An existing `target`, or one that another process is writing, is refused and never overwritten.
     """
     refuse_existing(target)
-    make_folder(target.parent)
+    with _new_folders(target.parent):
+        _check_unwritten(target)
+        with _beside(target) as temporary:
+            yield temporary
+            try:
+                if temporary.is_dir():
+                    os.rename(temporary, target)
+                else:
+                    _finish(temporary)
+                    _rename_new(temporary, target)
+            except OSError as error:
+                if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                    raise InputError(
+                        f"{target}: was written by another process meanwhile, and is left as it is."
+                    ) from None
+                raise
+
+
+@contextmanager
+def _new_folders(path: Path) -> Iterator[None]:
+    """Create a folder and its parents; those that are new and empty vanish after an error."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    make_folder(path)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # (another process has written there)
+            for folder in new:
+                folder.rmdir()
+        raise
+
+
+def _check_unwritten(target: Path) -> None:
+    """Refuse a target that another process is writing."""
     _sweep(target.parent)
     for writing in filter(None, map(_NAMED.fullmatch, os.listdir(target.parent))):
         target_hash, host, pid = writing.groups()
@@ -54,20 +93,6 @@ def create_atomically(target: Path) -> Iterator[Path]:
                 f"{target}: another process (number {pid} on {host}) is writing it; wait for it, "
                 f"or, if that process has ended, delete {target.parent / writing[0]}."
             )
-    with _beside(target) as temporary:
-        yield temporary
-        try:
-            if temporary.is_dir():
-                os.rename(temporary, target)
-            else:
-                _finish(temporary)
-                _rename_new(temporary, target)
-        except OSError as error:
-            if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-                raise InputError(
-                    f"{target}: was written by another process meanwhile, and is left as it is."
-                ) from None
-            raise
 
 
 def inside(folder: Path, path: Path) -> Path:
@@ -86,6 +111,26 @@ def refuse_existing(target: Path) -> None:
         raise InputError(f"{target}: exists already; choose another name or delete it.")
 
 
+def refuse_foreign(folder: Path, mark: str, what: str) -> None:
+    """Refuse to write among files of another kind: to a folder that is neither empty nor a `what`.
+
+    Args:
+        folder: the folder, which need not exist.
+        mark: a pattern for the name of something that every `what` holds.
+        what: such as "run".
+    """
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is no folder; choose another name for the {what}.")
+    others = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    if others and not fnmatch.filter(others, mark):
+        raise InputError(
+            f"{folder}: holds {printable(others[0])}, and is no {what}; choose another folder for "
+            f"the {what}."
+        )
+
+
 def make_folder(path: Path) -> None:
     """Create a folder and its parents, unless they exist."""
     try:
@@ -93,7 +138,8 @@ def make_folder(path: Path) -> None:
     except (FileExistsError, NotADirectoryError):
         file = next(p for p in (path, *path.parents) if os.path.lexists(p))
         raise InputError(
-            f"{path}: cannot be a folder, because {file} is a file; choose another name."
+            f"{path}: cannot be a folder, because {'it' if file == path else file} is a file; "
+            "choose another name."
         ) from None
 
 
@@ -161,8 +207,8 @@ def _beside(target: Path) -> Iterator[Path]:
             raise OSError(code, os.strerror(code), str(target)) from error
         if isinstance(error, OSError) and error.errno is not None:
             ours = error.filename is None or name in os.fsdecode(error.filename)
-            error.filename = str(target) if ours else error.filename
-            error.filename2 = None
+            at = str(target) if ours else error.filename
+            raise OSError(error.errno, error.strerror, at) from error  # (without a second name)
         raise
 
 
@@ -232,5 +278,8 @@ def _rename_new(file: Path, target: Path) -> None:
 
 def cache_folder() -> Path:
     """The folder of simulated tasks: $SPACETIME_EN_CACHE, or in the user's cache folder."""
-    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spacetime-en"
-    return Path(os.environ.get("SPACETIME_EN_CACHE", default))
+    # (Variables that are set to nothing count as unset, or the working directory would be a cache.)
+    named = os.environ.get("SPACETIME_EN_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spacetime-en"

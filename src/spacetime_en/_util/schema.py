@@ -37,7 +37,7 @@ import msgspec
 import numpy as np
 import yaml
 
-from spacetime_en._util.errors import InputError
+from spacetime_en._util.errors import InputError, printable
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -76,10 +76,8 @@ def read_text(path: Path, most: int = MOST_BYTES, *, inside: bool = False) -> st
 def open_regular(path: Path, *, inside: bool = False) -> BinaryIO:
     """Open a file for reading; pipes and devices, which may never end, are refused.
 
-    Args:
-        path: the file.
-        inside: whether the user named not the file but a folder around it. Then a link is refused:
-            it may lead to a file that the user never named.
+    With `inside`, the user named a folder around the file, and a link is refused: it may lead to a
+    file that the user never named.
     """
     if inside:
         check_no_link(path)
@@ -202,11 +200,6 @@ def argument(name: str, value: Any, kind: Any) -> Any:
 
     Plain values are checked against types and bounds, other objects against their class. NumPy
     numbers are accepted as Python's, and arrays where a list is expected.
-
-    Args:
-        name: the name of the argument.
-        value: the value that the caller passed.
-        kind: a type, or a union of types.
     """
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     classes = tuple(get_origin(one) or one for one in kinds if _is_class(one))
@@ -296,10 +289,7 @@ def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
     return f"expected {words}, found {found}"
 
 
-Parts = Iterator[tuple[Any, msgspec.Meta]]
-
-
-def _parts(kind: Any, bounds: msgspec.Meta = _NO_BOUNDS) -> Parts:
+def _parts(kind: Any, bounds: msgspec.Meta = _NO_BOUNDS) -> Iterator[tuple[Any, msgspec.Meta]]:
     """The types of a union with their bounds, or the type itself if it is none."""
     if get_origin(kind) is Annotated:
         metas = (m for m in get_args(kind)[1:] if isinstance(m, msgspec.Meta))
@@ -380,5 +370,5 @@ def shortened(value: Any, most: int = 60) -> str:
 def reason(error: BaseException, most: int = 160) -> str:
     """The message of another package's error, on one line, not long."""
     text = " ".join(str(error).split()) or type(error).__name__
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text).rstrip(".")
+    text = printable(text).rstrip(".")
     return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -30,10 +30,8 @@ def handle_stop_signals(handler: Handler) -> None:
 @contextmanager
 def stop_signals(handler: Handler) -> Iterator[None]:
     """:func:`handle_stop_signals` inside the block; the previous handlers are restored after it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS if is_main}
     try:
         handle_stop_signals(handler)
         yield

@@ -14,14 +14,12 @@ from spacetime_en._util.errors import printable
 
 
 class Terminal(Console):
-    """A console that interprets no markup: a name may contain ``[/x]`` or ``:smile:``.
-
-    Args:
-        stderr: print to standard error.
-    """
+    """A console that interprets no markup: a name may contain ``[/x]`` or ``:smile:``."""
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+        if self.width == 0:  # (COLUMNS=0 means that the width is not known)
+            self.width = 80
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Render as Rich does, with control characters escaped."""

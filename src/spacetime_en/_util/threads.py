@@ -65,12 +65,9 @@ def one_thread() -> Iterator[None]:
 
 
 class InOrder(Generic[T]):
-    """Passes on the results of the pieces in their order, whichever is ready first.
+    """Passes the results of the pieces to `take` one by one, in order, whichever is ready first.
 
     So their sums have the same bits in every run, with any number of threads.
-
-    Args:
-        take: called with one result at a time.
     """
 
     def __init__(self, take: Callable[[T], None]) -> None:

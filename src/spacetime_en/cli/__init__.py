@@ -5,6 +5,7 @@ it needs when it runs. The guard is up before that: errors and Ctrl-C end in one
 while PyTorch is being imported.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -34,6 +35,7 @@ HELP = ("-h", "--help")
 def main() -> None:
     """Entry point of the console command."""
     arguments = sys.argv[1:]
+    os.environ["MPLBACKEND"] = "agg"  # no command opens a window, whatever the user has set
     with guarded(arguments):
         if arguments == ["--version"]:
             from importlib.metadata import version

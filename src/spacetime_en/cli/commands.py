@@ -4,7 +4,7 @@ import importlib
 import json as json_module
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tyro.conf import Positional
 
@@ -12,9 +12,6 @@ from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.terminal import Terminal
-
-if TYPE_CHECKING:
-    from spacetime_en.data import Task
 
 
 def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
@@ -24,15 +21,15 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
         nodes: numbers of nodes N to count parameters for.
         json: print a JSON list instead of a table.
     """
-    from spacetime_en.report.tables.models import describe, show
+    from spacetime_en.report.tables.models import describe_presets, print_presets
 
     if not nodes:
         raise InputError("nodes: expected one or more numbers of nodes, found none.")
-    rows = describe(nodes)
+    rows = describe_presets(nodes)
     if json:
         print(json_module.dumps(rows, indent=2))
     else:
-        show(rows, Terminal())
+        print_presets(rows, Terminal())
 
 
 def simulate(
@@ -103,12 +100,17 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
         picture: file for a plot of a few trajectories, such as some.png.
         json: print a JSON object instead of tables.
     """
-    from spacetime_en.report.tables.task import describe, show
+    from spacetime_en.data import TASKS, Task, Trajectories, load_task
 
     if picture is not None:
         refuse_existing(picture)
-    task = _task(name)
-    description = describe(task)
+    if name in TASKS or not Path(name).exists():
+        task = load_task(name)
+    else:
+        task = Task.from_trajectories(Trajectories.open(name, verify=True), name=name)
+    from spacetime_en.report.tables.task import describe_task, print_task
+
+    description = describe_task(task)
     if picture is not None:
         from spacetime_en.report.plots import plot_trajectories
 
@@ -116,15 +118,7 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
     if json:
         print(json_module.dumps(description, indent=2))
     else:
-        show(description, Terminal())
-
-
-def _task(name: str) -> "Task":
-    from spacetime_en.data import TASKS, Task, Trajectories, load_task
-
-    if name in TASKS or not Path(name).exists():
-        return load_task(name)
-    return Task.from_trajectories(Trajectories.open(name, verify=True), name=name)
+        print_task(description, Terminal())
 
 
 def data_import(
@@ -148,9 +142,10 @@ def data_import(
     from spacetime_en.data.datasets.solar import solar_system
     from spacetime_en.data.readers import read
 
-    given = {"topology": topology, "select": select, "time_step": time_step}
-    options = {key: value for key, value in given.items() if value is not None}
-    data = solar_system() if str(file) == "solar-system" else read(file, **options)
+    if str(file) == "solar-system":
+        data = solar_system()
+    else:
+        data = read(file, topology=topology, select=select, time_step=time_step)
     data.save(out)
     trajectories, frames, nodes, dims = data.x.shape
     step = (data.times[-1] - data.times[0]) / max(1, frames - 1)

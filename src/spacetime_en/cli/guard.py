@@ -12,12 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from spacetime_en._util.errors import InputError, Interrupted, printable
+from spacetime_en._util.errors import InputError, Interrupted, first_line, printable
 from spacetime_en._util.signals import stop_signals
 
 DEBUG = "SPACETIME_EN_DEBUG"  # environment variable: show tracebacks instead of sentences
 STOPPED = 130  # exit status of a command that was interrupted
-_LONGEST = 400  # characters of another package's error message
 # How NumPy, PyTorch and CUDA report a lack of memory in errors that have no class of their own.
 _SHORT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 _TOO_LARGE = ("overflow", "too large", "too big", "exceeds the limit", "out of range")
@@ -26,15 +25,10 @@ _IMPORTING = "<frozen importlib._bootstrap>"
 
 @contextmanager
 def guarded(arguments: Sequence[str]) -> Iterator[None]:
-    """Run a command in the block; errors, signals and closed pipes end the process cleanly.
-
-    Args:
-        arguments: the words that the user typed after ``spacetime``.
-    """
+    """Run the command ``spacetime ARGUMENTS``; errors, signals, closed pipes end it cleanly."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(
-            stream, "reconfigure"
-        ):  # a terminal without é or × shows \xe9 instead of failing
+        if hasattr(stream, "reconfigure"):
+            # A terminal without é or × shows \xe9 instead of failing.
             stream.reconfigure(errors="backslashreplace")
     try:
         with stop_signals(_stop):
@@ -100,7 +94,7 @@ def _sentence(error: Exception, arguments: Sequence[str]) -> str:
         return str(error)
     if isinstance(error, OSError):
         return _os_sentence(error, arguments)
-    message = _first_line(error)
+    message = first_line(error)
     if isinstance(error, MemoryError) or _mentions(error, _SHORT_OF_MEMORY):
         return f"memory: there is not enough ({message}); {_too_large(arguments)}"
     if isinstance(error, OverflowError) or _mentions(error, _TOO_LARGE):
@@ -117,13 +111,6 @@ def _sentence(error: Exception, arguments: Sequence[str]) -> str:
     )
 
 
-def _first_line(error: Exception) -> str:
-    """The first line of an error message: some go on for pages."""
-    lines = (" ".join(line.split()).rstrip(".") for line in str(error).splitlines())
-    message = next(filter(None, lines), type(error).__name__)
-    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
-
-
 def _mentions(error: Exception, words: Sequence[str]) -> bool:
     return isinstance(error, RuntimeError | TypeError | ValueError) and any(
         word in str(error).lower() for word in words
@@ -132,7 +119,7 @@ def _mentions(error: Exception, words: Sequence[str]) -> bool:
 
 def _os_sentence(error: OSError, arguments: Sequence[str]) -> str:
     """The sentence for an error of the operating system, with the file as the user named it."""
-    what = (error.strerror or _first_line(error)).rstrip(".")
+    what = (error.strerror or first_line(error)).rstrip(".")
     if error.filename is None:
         if _output_is_lost():
             return f"standard output: {what}."

@@ -18,7 +18,7 @@ from spacetime_en._util.files import inside, refuse_existing
 from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.schema import PositiveFloat, PositiveInt
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.cli.selection import task_field, task_in
+from spacetime_en.cli.selection import task_field, task_in, with_options
 from spacetime_en.nn.pretrained import shipped
 from spacetime_en.runs.config import source_of, without_source
 from spacetime_en.runs.run import CONFIG_FILE, Run
@@ -67,23 +67,12 @@ class Evaluate:
                 if "data" in trained_on:
                     settings = without_source(trained_on) | {"counts": None}
                 settings["length"] = run.data.frames
-        return dataclasses.make_dataclass(
-            cls.__name__,
-            [task_field(source, settings)] if source else [],
-            bases=(cls,),
-            namespace={
-                "opened": run,
-                "source": source,
-                "trusted": trusted,
-                "__doc__": cls.__doc__,
-            },
-            frozen=True,
-            kw_only=True,
-        )
+        fields = [task_field(source, settings)] if source else []
+        return with_options(cls, fields, opened=run, source=source, trusted=trusted)
 
     def __call__(self) -> None:
         from spacetime_en.evaluation import evaluate
-        from spacetime_en.report.tables.evaluation import show, write
+        from spacetime_en.report.tables.evaluation import print_evaluation, write_evaluation
 
         run = self.opened
         if run is None or run.folder != shipped(self.run):
@@ -106,11 +95,11 @@ class Evaluate:
         if self.json:
             print(json.dumps(evaluation.report, indent=2))
         else:
-            show(evaluation.report, Terminal())
+            print_evaluation(evaluation.report, Terminal())
         folder = inside(run.outputs, run.outputs / "evaluation")
         try:
             name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
-            report, table = write(evaluation, folder, name)
+            report, table = write_evaluation(evaluation, folder, name)
         except (OSError, InputError) as error:
             print(f"warning: the report was not written ({error}).", file=sys.stderr)
         else:
@@ -160,8 +149,8 @@ class Predict:
         from spacetime_en.runs.prediction import count_windows, predict
 
         run = Run.open(self.run, trust=self.trust)
-        given = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
-        trajectories = read(self.input, **{k: v for k, v in given.items() if v is not None})
+        options = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
+        trajectories = read(self.input, **options)
         data, model = run.data, run.model()
         horizon_times = self.times or data.horizon_times
         if self.steps is not None:
@@ -210,12 +199,12 @@ class Export:
     trust: bool = False
 
     def __call__(self) -> None:
+        from spacetime_en.runs.export import export
+
         run = Run.open(self.run, trust=self.trust)
         ending = {"onnx": "onnx", "torch-export": "pt2"}[self.format]
         out = self.out or run.outputs / f"model.{ending}"
         refuse_existing(out)
-        from spacetime_en.runs.export import export  # takes a second
-
         example, _ = run.load_task(self.data).train[:2]
         print(export(run.model(), example, out, self.format))
 
@@ -243,8 +232,6 @@ class Animate:
     trust: bool = False
 
     def __call__(self) -> None:
-        from spacetime_en.report.animation import animate, make_scene
-
         refuse_existing(self.out)
         runs = {str(folder): Run.open(folder, trust=self.trust) for folder in self.runs}
         if not runs:
@@ -257,6 +244,8 @@ class Animate:
         for folder, run in zip(list(runs)[1:], others, strict=True):
             if run.data.fingerprint != first.data.fingerprint:
                 raise InputError(f"{folder}: was trained on another task than {self.runs[0]}.")
+        from spacetime_en.report.animation import animate, make_scene  # imports matplotlib
+
         scene = make_scene(models, first.load_task(self.data), self.window, self.frames)
         with progress_bar("frames", len(scene.steps)) as advance:
             print(animate(scene, self.out, self.fps, advance))

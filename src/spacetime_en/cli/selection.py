@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 import tyro
 
@@ -30,6 +30,7 @@ from spacetime_en.runs.config import (
 from spacetime_en.runs.run import CONFIG_FILE
 from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 
+C = TypeVar("C")
 Field = tuple[str, Any, Any]  # of a dataclass: name, type, default
 
 
@@ -125,6 +126,14 @@ def task_field(task: Mapping[str, Any], settings: Mapping[str, Any]) -> Field:
     """The settings of a task as options ``--task.noise`` and so on."""
     schema = task_schema(task)
     return ("task_settings", Annotated[schema, tyro.conf.arg(name="task")], schema(**settings))
+
+
+def with_options(command: type[C], fields: Sequence[Field], **attributes: Any) -> type[C]:
+    """A subclass of a command that has further options, and these class attributes."""
+    namespace = {**attributes, "__doc__": command.__doc__}
+    return dataclasses.make_dataclass(
+        command.__name__, fields, bases=(command,), namespace=namespace, frozen=True, kw_only=True
+    )
 
 
 def value_of(option: str, arguments: Sequence[str]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import ClassVar, Self
 
 from tyro.conf import Positional
 
-from spacetime_en.cli.selection import Selection
+from spacetime_en.cli.selection import Selection, with_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +29,7 @@ class _Training:
     def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
         """The command with the options of the model and the task that `arguments` name."""
         selection = Selection.from_arguments(arguments)
-        return dataclasses.make_dataclass(
-            cls.__name__,
-            selection.fields(),
-            bases=(cls,),
-            namespace={"selection": selection, "__doc__": cls.__doc__},
-            frozen=True,
-            kw_only=True,
-        )
+        return with_options(cls, selection.fields(), selection=selection)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ def velocities(
         for run, seen in enumerate(observed):
             _differences(x[run], times, box, seen, None if ids is None else ids[run], out=v[run])
         return v
-    v, path = np.empty_like(x), unwrap(x, box)
+    v, path = np.empty_like(x), unwrap_paths(x, box)
     with np.errstate(all="ignore"):  # what overflows is found with the values
         np.subtract(path[:, 1:], path[:, :-1], out=v[:, 1:])
         v[:, 1:] /= np.diff(times)[None, :, None, None]
@@ -89,7 +89,7 @@ def shortest(difference: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]
     return geometry.minimum_image(flat, cell).reshape(difference.shape).numpy()
 
 
-def unwrap(x: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
+def unwrap_paths(x: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
     """Paths without jumps across the periodic boundary, (..., T, N, n)."""
     if box is None:
         return x
@@ -110,7 +110,7 @@ def time_step(
     if x.shape[1] < 2:
         return 1.0
     with np.errstate(all="ignore"):
-        moved = np.diff(unwrap(x, box), axis=1) if observed is None else np.diff(x, axis=1)
+        moved = np.diff(unwrap_paths(x, box), axis=1) if observed is None else np.diff(x, axis=1)
         mean_v = (v[:, 1:] + v[:, :-1]) / 2 * np.diff(steps)[None, :, None, None]
         if observed is not None:
             pair = observed[:, 1:] & observed[:, :-1]

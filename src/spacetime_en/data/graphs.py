@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacetime_en.data.differences import unwrap
+from spacetime_en.data.differences import unwrap_paths
 from spacetime_en.data.slots import NOBODY
 from spacetime_en.data.trajectories import LazyArray, Trajectories
 from spacetime_en.graph import SpacetimeGraph
-from spacetime_en.neighbours import connect
 
 Nodes = Literal["last", "all"]
 
@@ -190,6 +189,8 @@ def as_graph(
         edge_attr=None if sparse else _edges(trajectories, read, dtype),
     )
     if sparse:
+        from spacetime_en.neighbours import connect  # imports a compiler
+
         graph = connect(graph, radius=radius, k=k)
         graph = graph.replace(edge_attr=_edges(trajectories, read, dtype, graph.neighbours))
     if not trajectories.measured_velocities:
@@ -239,7 +240,7 @@ def _path(
             ids = trajectories.ids[places][0]
             observed = observed & (ids == ids[frames[last] - frames[0]])
         path = np.take_along_axis(path, newest_or_first(observed)[..., None], axis=0)
-    unwrapped = unwrap(path, trajectories.box)
+    unwrapped = unwrap_paths(path, trajectories.box)
     return np.asarray(unwrapped[frames - frames[0]])
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-
 from spacetime_en._util import machine
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.machine import in_words
@@ -30,8 +27,3 @@ def check_memory(numbers: int, where: object) -> None:
             f"{where}: to read it takes {in_words(needed)} of memory, and {in_words(free)} are "
             "free; cut it into smaller files."
         )
-
-
-def total(shape: Iterable[int]) -> int:
-    """The number of entries of an array, however many (NumPy's own product may overflow)."""
-    return math.prod(int(size) for size in shape)

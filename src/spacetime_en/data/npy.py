@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import reason
-from spacetime_en.data.limits import total
 
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -44,7 +44,7 @@ def read_header(file: IO[bytes], length: int, where: object) -> Header:
         raise InputError(f"{where}: is no .npy file of an array ({reason(error)}).") from None
     if dtype.kind not in "biufc" or dtype.itemsize == 0:
         raise InputError(f"{where}: expected numbers, found values of type {dtype}.")
-    claimed, there = total(shape) * dtype.itemsize, length - file.tell()
+    claimed, there = math.prod(shape) * dtype.itemsize, length - file.tell()
     if min(shape, default=0) < 0 or claimed != there:
         raise InputError(
             f"{where}: is cut off or damaged: shape {shape} takes {claimed} bytes, {there} are "
@@ -55,7 +55,7 @@ def read_header(file: IO[bytes], length: int, where: object) -> Header:
 
 def read_rest(file: IO[bytes], header: Header) -> NDArray[Any]:
     """Read the array behind a header; the caller has checked that there is memory for it."""
-    array = np.empty(total(header.shape), dtype=header.dtype)
+    array = np.empty(math.prod(header.shape), dtype=header.dtype)
     raw, done = array.view(np.uint8), 0
     while done < len(raw):
         block = file.read(min(1 << 24, len(raw) - done))

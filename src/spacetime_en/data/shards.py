@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Trajectories
 
 META = "meta.json"
-FORMAT = 2  # of a shard: 1 had no observed, ids and frame_attributes (nor a number, at first)
+SHARD_FORMAT = 2  # of a shard: 1 had no observed, ids and frame_attributes (nor a number, at first)
 _STORED = {"observed": "|b1", "ids": "<i8"}  # all other arrays are of real numbers
 Step = Annotated[int, msgspec.Meta(ge=-MOST_STEPS, le=MOST_STEPS)]
 
@@ -259,7 +259,7 @@ def read_meta(shard: Path) -> ShardMeta:
         raise InputError(f"{path}: is missing; make the data set again.")
     entries = parse_json(read_text(path, inside=True), str(path))
     if isinstance(entries, dict):
-        check_format(entries.get("format", FORMAT), FORMAT, str(path))
+        check_format(entries.get("format", SHARD_FORMAT), SHARD_FORMAT, str(path))
     meta: ShardMeta = typed(entries, ShardMeta, str(path))
     for name in meta.arrays[: MOST_ATTRIBUTES + 5]:
         check_name(name, f"{path}: arrays")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import refuse_foreign
 from spacetime_en._util.schema import check_name, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.differences import time_step, velocities
@@ -37,10 +38,10 @@ from spacetime_en.data.valid import (
     as_floats,
     as_integers,
     check_box,
-    check_frames,
     check_layout,
+    check_single_precision,
     check_time_step,
-    check_values,
+    check_times,
     preview,
 )
 
@@ -234,11 +235,11 @@ class Trajectories:
             check_ids(ids, observed)
         elif observed is not None and observed.all():
             observed = None
-        check_values("x", x)
+        check_single_precision("x", x)
         steps = np.arange(T) if steps is None else as_integers("steps", steps)
         guessed = times is None
         times = as_floats("times", steps if guessed else times)
-        check_frames(steps, times, T)
+        check_times(steps, times, T)
         if box is not None:
             box = as_floats("box", box)
             if box.ndim == 1 and not (box > 0).all():
@@ -254,7 +255,7 @@ class Trajectories:
             raise InputError(f"v: expected the shape of x, {x.shape}, found {v.shape}.")
         if observed is not None:
             v = np.where(observed[..., None], v, 0.0)
-        check_values("v", v)
+        check_single_precision("v", v)
         if guessed and "velocities" not in meta:
             times = times * time_step(x, v, steps, box, observed, ids)
             meta["time_step"] = "fitted to positions and velocities"
@@ -267,14 +268,14 @@ class Trajectories:
                     f"{name}: expected shape {(N,)}, {(num, N)} or {(num, N, N)}, "
                     f"found {array.shape}."
                 )
-            check_values(name, array)
+            check_single_precision(name, array)
             spread[name] = array
         changing: dict[str, LazyArray] = {}
         for name, value in (frame_attributes or {}).items():
             array = as_floats(check_name(name, "frame_attributes"), value, kinds="iufb")
             array = per_frame(name, array)
             array = array if observed is None else np.where(observed, array, 0.0)
-            check_values(name, array, axes=PER_FRAME)
+            check_single_precision(name, array, axes=PER_FRAME)
             changing[name] = array
         return cls(
             x,
@@ -330,6 +331,7 @@ class Trajectories:
     @checked
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write to a new folder, as one shard."""
+        refuse_foreign(Path(folder), "shard-*-of-*", "data set")
         if find_shards(Path(folder)):
             raise InputError(f"{folder}: exists already; choose another folder or delete it.")
         with ShardWriter(Path(folder), 0, 1, len(self)) as shard:
@@ -394,9 +396,9 @@ class Trajectories:
             )
             if verify:
                 for name, values in {"x": opened.x, "v": opened.v, **opened.attributes}.items():
-                    check_values(name, values)
+                    check_single_precision(name, values)
                 for name, values in opened.frame_attributes.items():
-                    check_values(name, values, axes=PER_FRAME)
+                    check_single_precision(name, values, axes=PER_FRAME)
                 if opened.ids is not None and opened.observed is not None:
                     check_ids(opened.ids, opened.observed)
         except InputError as error:

@@ -17,6 +17,8 @@ from spacetime_en._util.schema import FLOAT32_MAX, argument, check_name, reason,
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import LazyArray, Trajectories
 
+Floats = NDArray[np.float64]
+
 SHORTEST = float(np.finfo(np.float32).tiny)  # and so no time between frames is below this
 MOST_STEPS = 2**53  # whole numbers up to it are exact wherever they go
 MOST_ATTRIBUTES = 500  # each is a file that is open while it is written
@@ -25,7 +27,7 @@ RESERVED = ("x", "v", "observed", "ids")  # names that no attribute can have
 _AT_ONCE = 1 << 22  # numbers looked at in one piece: of a set on disk there may be billions
 
 
-def as_floats(name: str, value: Any, kinds: str = "iuf") -> NDArray[np.float64]:
+def as_floats(name: str, value: Any, kinds: str = "iuf") -> Floats:
     """Convert `value` to an array of float64.
 
     Args:
@@ -73,7 +75,7 @@ def check_time_step(time_step: Any) -> float:
     return float(step)
 
 
-def check_values(
+def check_single_precision(
     name: str, values: LazyArray, axes: Sequence[str] = ("run", "node", "node")
 ) -> None:
     """Refuse NaN, infinity, and numbers too large for single precision.
@@ -129,11 +131,13 @@ def check_layout(t: Trajectories) -> None:
     num, T, N, n = t.x.shape
     if tuple(t.v.shape) != tuple(t.x.shape):
         raise InputError(f"v: expected the shape of x, {t.x.shape}, found {t.v.shape}.")
-    check_frames(t.steps, t.times, T)
+    check_times(t.steps, t.times, T)
     if t.box is not None:
         check_box(t.box, n)
     if t.lengths is not None and (
-        t.lengths.shape != (num,) or t.lengths.dtype.kind != "i" or not _within(t.lengths, T)
+        t.lengths.shape != (num,)
+        or t.lengths.dtype.kind != "i"
+        or ((t.lengths < 1) | (t.lengths > T)).any()
     ):
         raise InputError(
             f"lengths: expected {num} numbers of frames from 1 to {T}, found {preview(t.lengths)}."
@@ -158,7 +162,7 @@ def check_layout(t: Trajectories) -> None:
         raise InputError(f"meta: {problem}.")
 
 
-def check_frames(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
+def check_times(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
     """Refuse steps and times that do not tell T frames apart, in single precision as well."""
     for name, value in (("steps", steps), ("times", times)):
         if value.shape != (T,) or not np.isfinite(value).all() or not (np.diff(value) > 0).all():
@@ -193,10 +197,6 @@ def preview(values: NDArray[Any]) -> str:
     return f"[{flat[0]:g}, {flat[1]:g}, {flat[2]:g}, ..., {flat[-1]:g}]"
 
 
-def _within(lengths: NDArray[Any], frames: int) -> bool:
-    return lengths.size == 0 or bool(lengths.min() >= 1 and lengths.max() <= frames)
-
-
 _TEXTS = ("velocities", "system", "scheme", "source", "length_unit", "time_unit")
 
 
@@ -218,7 +218,7 @@ def _problems(meta: dict[str, Any], nodes: int, dims: int) -> Iterator[str]:
         up = as_floats("meta: up", meta["up"])
         if up.shape != (dims,) or not np.isfinite(up).all() or not up.any():
             yield f"up: expected a direction of {dims} numbers, found {shortened(meta['up'])}"
-    if meta.get("edges"):
+    if meta.get("edges") not in (None, []):
         edges = as_integers("meta: edges", meta["edges"])
         if edges.ndim != 2 or edges.shape[1] != 2 or edges.min() < 0 or edges.max() >= nodes:
             yield f"edges: expected pairs of nodes from 0 to {nodes - 1}"

@@ -18,8 +18,7 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import shortened
+from spacetime_en._util.errors import InputError, first_line
 from spacetime_en._util.tensor_files import TensorSpec, read_tensor_header, read_tensors
 
 if TYPE_CHECKING:
@@ -61,16 +60,16 @@ def build(make: Callable[[], M], where: str, held: Mapping[str, TensorSpec] | No
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except (RuntimeError, MemoryError, OverflowError) as error:  # (torch's own: too large)
-        raise InputError(f"{where}: its model cannot be built ({_first_line(error)}).") from None
+        raise InputError(f"{where}: its model cannot be built ({first_line(error)}).") from None
     except Exception as error:
         if held is None:  # a mistake in a user's own class: show all of it
             raise
         raise InputError(
-            f"{where}: its config does not fit its class ({_first_line(error)})."
+            f"{where}: its config does not fit its class ({first_line(error)})."
         ) from None
 
 
-def load(make: Callable[[], M], path: Path, part: str = "") -> M:
+def load_model(make: Callable[[], M], path: Path, part: str = "") -> M:
     """Build a model and give it the weights that a file holds for it.
 
     Args:
@@ -117,10 +116,6 @@ def check_finite(tensors: Mapping[str, Tensor], path: Path | str) -> None:
                 f"{path}: {name!r} holds NaN or infinite numbers; the model cannot be used, take "
                 "an earlier one or train again."
             )
-
-
-def _first_line(error: Exception) -> str:
-    return shortened((str(error).strip() or type(error).__name__).split("\n")[0], 200)[1:-1]
 
 
 @contextmanager

@@ -21,14 +21,14 @@ from spacetime_en._util.files import write_atomically
 from spacetime_en._util.schema import argument, check_format, parse_json, read_text, typed
 from spacetime_en._util.tensor_files import read_tensor_header
 from spacetime_en.facts import DataFacts
-from spacetime_en.nn.loading import check_finite, load
+from spacetime_en.nn.loading import check_finite, load_model
 
 if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
-FORMAT = 1  # of the config
+MODEL_FORMAT = 1  # of the config
 SHIPPED = "pretrained:"  # prefix of the names of the models that come with the package
 SHELF = Path(__file__).parents[1] / "weights"
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.safetensors)")
@@ -49,7 +49,7 @@ class Pretrained:
         target = Path(argument("save_directory", save_directory, str | os.PathLike))
         check_finite(model.state_dict(), "model")
         config = json.dumps(
-            {"format": FORMAT, "model": type(self).__name__, **model.config}, indent=2
+            {"format": MODEL_FORMAT, "model": type(self).__name__, **model.config}, indent=2
         )
         tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
         metadata = {"format": "pt", "config": config}
@@ -101,7 +101,9 @@ class Pretrained:
                 f"{weights}: holds a model of class {name!r}, expected "
                 f"{' or '.join(sorted(classes)) if len(classes) < 4 else 'one that is imported'}."
             )
-        model = load(lambda: cast("Forecaster", classes[name](**(config | settings))), weights)
+        model = load_model(
+            lambda: cast("Forecaster", classes[name](**(config | settings))), weights
+        )
         model.trained_on = _trained_on(weights)
         return cast("Self", model)
 
@@ -177,7 +179,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     config = parse_json(text, f"{path}: its config")
     if not isinstance(config, dict) or not isinstance(config.get("model"), str):
         raise InputError(f"{path}: its config is no JSON object that names a model.")
-    check_format(config.pop("format", FORMAT), FORMAT, f"{path}: its config")
+    check_format(config.pop("format", MODEL_FORMAT), MODEL_FORMAT, f"{path}: its config")
     return config
 
 

@@ -16,20 +16,22 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import create_atomically
+from spacetime_en._util.progress import silenced
 from spacetime_en._util.schema import Count, checked, shortened
 from spacetime_en.data.graphs import states_at
 from spacetime_en.data.simulation.simulator import simulate
-from spacetime_en.data.simulation.systems import SYSTEMS
+from spacetime_en.data.simulation.systems import system_of
 from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, escape, new_figure
-from spacetime_en.report.scene import Positions, Scene, asset, page
+from spacetime_en.report.scene import Positions, Scene, asset, html_page
 
-ENDINGS = (".gif", ".mp4", ".html")
+ANIMATION_ENDINGS = (".gif", ".mp4", ".html")
 MOST_FRAMES = 100_000
+MOST_FORCES = 10**9  # computed to show a motion between frames; it takes seconds
 SLIDING = 20  # consecutive windows of one run that are enough for an animation of their targets
 
 
@@ -128,23 +130,29 @@ def _between(
     # One frame for every observed one, the rest for the motion to the target.
     future = np.linspace(last, target, max(2, frames - len(window_steps) + 2)).astype(np.int64)
     steps = np.unique(np.concatenate([window_steps, future]))
-    system = t.meta.get("system")
-    if system in SYSTEMS and {"num", "seed", "scheme"} <= set(t.meta):
-        simulated = simulate(
-            system,
-            t.meta["num"],
-            nodes=t.x.shape[2],
-            dims=t.x.shape[3],
-            save=steps.tolist(),
-            seed=t.meta["seed"],
-            scheme=t.meta["scheme"],
-            shard=(run, t.meta["num"]),
-        )
-        return steps, np.asarray(simulated.x[0], dtype=float) - origin
+    simulated = _simulated_again(t, run, steps)
+    if simulated is not None:
+        return steps, simulated - origin
     between = t.steps[(t.steps > last) & (t.steps < target)]
     steps = np.unique(np.concatenate([window_steps, between[:: -(-len(between) // frames) or 1]]))
     places = np.searchsorted(t.steps, steps)
     return steps, states_at(t, np.array([run]), places[None], origin)[0][0]
+
+
+def _simulated_again(t: Trajectories, run: int, steps: NDArray[np.int64]) -> Positions | None:
+    """Positions of a run at some steps, (T, N, n); None if its data were not simulated so."""
+    system, _, N, n = system_of(t), *t.x.shape[1:]
+    if system is None or int(steps[-1]) * N * N > MOST_FORCES:
+        return None
+    said: dict[str, Any] = {key: t.meta.get(key) for key in ("num", "seed", "scheme")}
+    shard = run, said["num"]
+    try:
+        simulated = simulate(system, nodes=N, dims=n, save=steps.tolist(), shard=shard, **said)
+    except InputError:  # the data's account of themselves cannot be right
+        return None
+    kept, at, there = np.intersect1d(steps, t.steps, return_indices=True)
+    x: Positions = np.asarray(simulated.x[0], dtype=float)
+    return x if len(kept) and np.allclose(x[at], t.x[run][there], rtol=1e-3) else None
 
 
 def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
@@ -182,7 +190,7 @@ def _in_space(x: Any, t: Trajectories) -> Positions:
 
 def _charge_and_bones(t: Trajectories, run: int) -> tuple[Positions | None, list[tuple[int, int]]]:
     charge = np.asarray(t.attributes["charge"][run]) if "charge" in t.attributes else None
-    return charge, [(int(a), int(b)) for a, b in t.meta.get("edges", [])]
+    return charge, [(int(a), int(b)) for a, b in t.meta.get("edges") or []]
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -199,11 +207,10 @@ def animate(
         out: the file, which must not exist yet.
         fps: frames per second of a GIF or MP4.
         progress: called with the number of frames drawn since the last call.
-    Returns: `out`.
     """
     kind = out.suffix.lower()
-    if kind not in ENDINGS:
-        raise InputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}.")
+    if kind not in ANIMATION_ENDINGS:
+        raise InputError(f"{out}: expected a name that ends in {', '.join(ANIMATION_ENDINGS)}.")
     if not 0 < fps <= 100:
         raise InputError(f"fps: expected 1 to 100 frames a second, found {shortened(fps)}.")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
@@ -212,14 +219,16 @@ def animate(
         if kind == ".html":
             script = 'theme(); $("title").textContent = DATA.title; view(DATA.scenes);\n'
             data = {"title": scene.title, "scenes": [scene.to_json()]}
-            part.write_text(page(asset("animation.html"), "", script, data), "utf-8")
+            part.write_text(html_page(asset("animation.html"), "", script, data), "utf-8")
         else:
             writer = PillowWriter(fps) if kind == ".gif" else FFMpegWriter(fps)
             try:
-                _film(writer, scene, part, progress)
+                with silenced("matplotlib.animation"):  # which repeats what ffmpeg says
+                    _film(writer, scene, part, progress)
             except subprocess.CalledProcessError as error:
                 lines = str(error.stderr or "").strip().splitlines() or ["it does not say why"]
-                raise InputError(f"{out}: ffmpeg could not write it ({lines[-1]}).") from None
+                why = lines[-1].rpartition("] ")[2]  # (after the address of a part of ffmpeg's)
+                raise InputError(f"{out}: ffmpeg could not write it ({why}).") from None
     return out
 
 

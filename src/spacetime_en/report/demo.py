@@ -21,7 +21,7 @@ from spacetime_en.runs.training import train
 from spacetime_en.training.settings import TrainingSettings
 
 # Small enough for a minute on one core; every model sees the same data in the same order.
-MODELS: dict[str, dict[str, Any]] = {
+DEMO_MODELS: dict[str, dict[str, Any]] = {
     "set": {"hidden": 32, "blocks": 2},
     "egnn": {"hidden": 32},
     "mlp": {"hidden": 64},
@@ -46,11 +46,12 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     Returns: the evaluation report of each model.
     """
     terminal = Terminal()
-    ours = {*MODELS, *PICTURES}
+    ours = {*DEMO_MODELS, *PICTURES}
     for name in os.listdir(out) if out.is_dir() else ():
         if name not in ours and not name.startswith("."):
             raise InputError(f"{out}: holds {name}; choose another folder for the demo.")
-    if not (out / next(iter(MODELS)) / FACTS_FILE).exists():  # existing figures are not the demo's
+    first = out / next(iter(DEMO_MODELS))
+    if not (first / FACTS_FILE).exists():  # existing figures are not the demo's
         for name in PICTURES:
             refuse_existing(out / name)
     terminal.print(
@@ -61,7 +62,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     table: list[list[str]] = []
     reports, trained, evaluations = {}, {}, {}
     training = dataclasses.replace(TRAINING, seed=seed, steps=steps)
-    for preset, settings in MODELS.items():
+    for preset, settings in DEMO_MODELS.items():
         config = Config(preset, settings, TASK, training)
         run = train(config, out / preset, resume=True)
         task = config.load_task()

@@ -44,7 +44,6 @@ def save_figure(figure: Figure, path: Path, **options: Any) -> Path:
 
     Args:
         options: of ``Figure.savefig``, such as `dpi`.
-    Returns: `path`.
     """
     formats = figure.canvas.get_supported_filetypes()
     if path.suffix.lower().removeprefix(".") not in formats:
@@ -62,7 +61,6 @@ def plot_trajectories(task: Task, path: Path) -> Path:
     Args:
         task: the task; of more than three dimensions, the first three are drawn.
         path: of the picture; its folder is created.
-    Returns: `path`.
     """
     spread = evenly_spaced_indices(len(task.test), 6)
     graph, target = task.test[spread.tolist()]
@@ -88,7 +86,6 @@ def plot_forecasts(
         target: the true future.
         forecasts: by the name of the model.
         path: of the picture; its folder is created.
-    Returns: `path`.
     """
     figure = new_figure(4.4 * len(graph), 4.8)
     for place in range(len(graph)):
@@ -135,7 +132,6 @@ def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path
         graph: in three dimensions.
         q: the rotation, (3, 3).
         path: of the picture; its folder is created.
-    Returns: `path`.
     """
     graph = graph[:1]
     with torch.no_grad():

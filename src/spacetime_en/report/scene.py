@@ -79,7 +79,7 @@ def asset(name: str, package: str = "spacetime_en.report") -> str:
     return (resources.files(package) / "assets" / name).read_text("utf-8")
 
 
-def page(template: str, style: str, script: str, data: Mapping[str, Any]) -> str:
+def html_page(template: str, style: str, script: str, data: Mapping[str, Any]) -> str:
     """A self-contained HTML page: the template with the 3-D view, styles, scripts and data.
 
     Args:

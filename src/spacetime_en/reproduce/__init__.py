@@ -12,7 +12,6 @@ from pathlib import Path
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.reproduce.plan import AUDITABLE, SCALES, TABLES, ScaleName, plan, table
-from spacetime_en.reproduce.report import write_report
 from spacetime_en.reproduce.workers import carry_out_all
 
 
@@ -37,6 +36,8 @@ def reproduce(
     for name in chosen:
         table(name, SCALES[scale], zero)  # refuses unknown names before anything runs
     failed = carry_out_all(plan(chosen, SCALES[scale], zero), SCALES[scale], out, workers)
+    from spacetime_en.reproduce.report import write_report  # imports matplotlib
+
     print(f"written: {write_report(out, SCALES[scale])}")
     if failed:
         raise InputError(f"{len(failed)} experiment(s) failed: {failed[0]}")

@@ -13,12 +13,7 @@ from spacetime_en.reproduce.experiment import Result
 
 @dataclass(frozen=True)
 class Cell:
-    """A number and its printed form.
-
-    Args:
-        value: the number to sort by, or None.
-        text: the printed form.
-    """
+    """A number to sort by, or None, and its printed form."""
 
     value: float | None = None
     text: str = "–"

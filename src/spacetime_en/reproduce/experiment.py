@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import write_atomically
+from spacetime_en._util.files import write_text_atomically
 from spacetime_en.data import Task
 from spacetime_en.evaluation import TRIVIAL_FORECASTS, evaluate, measure_errors
 from spacetime_en.nn.forecaster import Forecaster
@@ -28,6 +28,7 @@ from spacetime_en.runs.training import train
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
+RESULTS = "experiments"  # the folder of the results
 SHOWN = 8  # the first test windows, whose forecasts are kept: not a choice of lucky ones
 Result = dict[str, Any]
 Tell = Callable[[float, str], None]
@@ -35,7 +36,7 @@ Tell = Callable[[float, str], None]
 
 def path_of(folder: Path, experiment: Experiment) -> Path:
     """The file of an experiment's result."""
-    return folder / "experiments" / f"{experiment.name}.json"
+    return folder / RESULTS / f"{experiment.name}.json"
 
 
 def read_result(folder: Path, experiment: Experiment) -> Result | None:
@@ -103,7 +104,7 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     path = path_of(folder, experiment)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
-    write_atomically(path, lambda path: path.write_text(f"{{\n{lines}\n}}\n"))
+    write_text_atomically(path, f"{{\n{lines}\n}}\n")
     shutil.rmtree(_run_folder(folder, experiment, candidates, config) / "checkpoints", True)
     return result
 
@@ -127,15 +128,10 @@ def _validation_error(trial: Result) -> float:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    training = dataclasses.asdict(config.training)
+    settings = config.to_dict()
     for key in ("accelerator", "devices", "num_nodes", "save_every"):
-        del training[key]  # where it runs, which does not change what is trained
-    return {
-        "preset": config.preset,
-        "model": dict(config.model),
-        "task": dict(config.task),
-        "training": training,
-    }
+        del settings["training"][key]  # where it runs, which does not change what is trained
+    return settings
 
 
 def _run_folder(

@@ -24,7 +24,7 @@ HORIZONS = (100, 1_000, 3_000, H)
 
 
 @dataclass(frozen=True)
-class Model:
+class ComparedModel:
     """A model in a row of a table.
 
     Args:
@@ -42,20 +42,20 @@ class Model:
 
 BASELINES = ("set", "lstm", "egnn", "mlp", "linear")
 MODELS = {
-    "set": Model("SET", "set"),
-    "lstm": Model("LSTM", "lstm"),
-    "egnn": Model("EGNN", "egnn"),
-    "mlp": Model("MLP", "mlp"),
-    "linear": Model("Linear", "linear"),
-    "nonequivariant": Model("not equivariant", "set-nonequivariant"),
-    "adjacency-flattened": Model("adjacency, flattened", "set-adjacency"),
-    "adjacency-nodes": Model("adjacency, over nodes", "set", {"adjacency": "nodes"}),
-    "adjacency-edges": Model("adjacency, per edge", "set", {"adjacency": "edges"}),
-    "no-temporal": Model("no temporal attention", "set-no-temporal"),
-    "causal": Model("causal", "set", {"causal": True}),
-    "encoding-w": Model("encoding of time on features (W)", "set", {"encodings": "W"}),
-    "encodings": Model("all four encodings (WXYZ)", "set", {"encodings": "WXYZ"}),
-    "no-spatial": Model("no spatial attention", "set", {"spatial": False}, trains=False),
+    "set": ComparedModel("SET", "set"),
+    "lstm": ComparedModel("LSTM", "lstm"),
+    "egnn": ComparedModel("EGNN", "egnn"),
+    "mlp": ComparedModel("MLP", "mlp"),
+    "linear": ComparedModel("Linear", "linear"),
+    "nonequivariant": ComparedModel("not equivariant", "set-nonequivariant"),
+    "adjacency-flattened": ComparedModel("adjacency, flattened", "set-adjacency"),
+    "adjacency-nodes": ComparedModel("adjacency, over nodes", "set", {"adjacency": "nodes"}),
+    "adjacency-edges": ComparedModel("adjacency, per edge", "set", {"adjacency": "edges"}),
+    "no-temporal": ComparedModel("no temporal attention", "set-no-temporal"),
+    "causal": ComparedModel("causal", "set", {"causal": True}),
+    "encoding-w": ComparedModel("encoding of time on features (W)", "set", {"encodings": "W"}),
+    "encodings": ComparedModel("all four encodings (WXYZ)", "set", {"encodings": "WXYZ"}),
+    "no-spatial": ComparedModel("no spatial attention", "set", {"spatial": False}, trains=False),
 }
 ABLATION = tuple(name for name in MODELS if name == "set" or name not in BASELINES)
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from spacetime_en._util.files import write_atomically
-from spacetime_en.report import scene
-from spacetime_en.report.scene import asset
+from spacetime_en._util.files import write_text_atomically
+from spacetime_en.report.scene import asset, html_page
 from spacetime_en.reproduce.curves import make_panels
 from spacetime_en.reproduce.experiment import Result
 from spacetime_en.reproduce.figures import plot_attention, plot_panel, plot_scenes
@@ -31,9 +30,11 @@ def write_report(folder: Path, scale: Scale) -> Path:
     facts = _facts(results)
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     for one in tables:
-        _write(folder / "tables" / f"{one.name}.md", one.to_markdown())
-    numbers = {"facts": facts, "tables": [one.to_json() for one in tables]}
-    _write(folder / "tables.json", json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
+        write_text_atomically(folder / "tables" / f"{one.name}.md", one.to_markdown())
+    numbers = {"facts": facts, "tables": [asdict(one) for one in tables]}
+    write_text_atomically(
+        folder / "tables.json", json.dumps(numbers, indent=1, ensure_ascii=False) + "\n"
+    )
     figures = {panel.name: panel.title for panel in panels}
     for panel in panels:
         plot_panel(panel, folder / "figures")
@@ -44,7 +45,7 @@ def write_report(folder: Path, scale: Scale) -> Path:
     if maps:
         plot_attention(maps, folder / "figures")
         figures["attention"] = "Attention of the trained SET over time"
-    _write(folder / "README.md", _overview(scale, facts, tables, figures))
+    write_text_atomically(folder / "README.md", _overview(scale, facts, tables, figures))
     data = {
         "what": _what(scale),
         "audit": bool(tables) and all(one.name == AUDITED for one in tables),
@@ -53,7 +54,7 @@ def write_report(folder: Path, scale: Scale) -> Path:
         "scenes": [one.to_json() for one in scenes],
         "attention": maps,
     }
-    _write(folder / "report.html", page(data))
+    write_text_atomically(folder / "report.html", html_report(data))
     return folder / "report.html"
 
 
@@ -74,12 +75,12 @@ def _what(scale: Scale) -> str:
     return f"Scale “{scale.name}”: {scale.what}."
 
 
-def page(data: dict[str, Any]) -> str:
+def html_report(data: dict[str, Any]) -> str:
     """The HTML report, with its data, styles and scripts in one file."""
     html, css, js = (
         asset(f"report.{kind}", "spacetime_en.reproduce") for kind in ("html", "css", "js")
     )
-    return scene.page(html, css, js, data)
+    return html_page(html, css, js, data)
 
 
 def _attention(results: Results) -> list[dict[str, Any]]:
@@ -135,7 +136,3 @@ def _machine(result: Result) -> str:
         f"{machine['processor']} ({machine['capability']}), {machine['cores']} cores, "
         f"{machine['threads']} thread(s) a training{flushed}"
     )
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8"))

@@ -10,7 +10,7 @@ from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
 from spacetime_en.reproduce.tables import Results
 
-FRAMES = 100  # of the future
+FUTURE_FRAMES = 100  # of the future
 
 
 def make_scenes(results: Results) -> list[Scene]:
@@ -31,7 +31,7 @@ def make_scenes(results: Results) -> list[Scene]:
     task = Simulated("charged")
     stride = task.stride * task.frame_interval
     last = (task.length - 1) * stride
-    future = np.unique(np.linspace(last, last + HORIZONS[-1], FRAMES + 1).astype(int)).tolist()
+    future = np.linspace(last, last + HORIZONS[-1], FUTURE_FRAMES + 1).astype(int).tolist()
     save = sorted({*range(0, last + 1, stride), *future, *(last + h for h in HORIZONS)})
     sizes = scale.counts(5)
     scenes = []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from spacetime_en.reproduce.columns import (
     CLEAN_ERRORS,
@@ -61,10 +60,6 @@ class Table:
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """The table as plain numbers and strings."""
-        return asdict(self)
-
     def to_markdown(self) -> str:
         """The table and its notes in Markdown."""
         lines = [" | ".join(["", *self.columns]), " | ".join(["---", *["--:"] * len(self.columns)])]
@@ -75,12 +70,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Results:
-    """The results in a folder, by experiment.
-
-    Args:
-        folder: the folder.
-        scale: the scale of the results; others are refused.
-    """
+    """The results in a folder, by experiment; those of another scale are refused."""
 
     folder: Path
     scale: Scale

@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from rich.progress import BarColumn, TimeRemainingColumn
 
 from spacetime_en._util.errors import InputError, Interrupted
-from spacetime_en._util.files import locked
+from spacetime_en._util.files import locked, refuse_foreign
 from spacetime_en._util.machine import cores
 from spacetime_en._util.progress import bars
 from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
 from spacetime_en._util.terminal import Terminal, text_column
 from spacetime_en._util.threads import one_thread
-from spacetime_en.reproduce.experiment import carry_out, checked_result
+from spacetime_en.reproduce.experiment import RESULTS, carry_out, checked_result
 from spacetime_en.reproduce.plan import Experiment, Scale
 
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
@@ -47,17 +46,17 @@ def carry_out_all(
         raise InputError(
             f"workers: expected 1 to {most}, the number of cores here, found {workers}."
         )
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; choose another folder for the results.")
+    refuse_foreign(folder, RESULTS, "reproduction")
     todo = [e for e in experiments if checked_result(folder, e, scale) is None]
     if not todo:
         return []
-    count = min(len(todo), _devices() if workers is None else workers)
+    count = min(len(todo), workers or torch.cuda.device_count() or cores())
     with (
         locked(folder),  # two commands in one folder would train the same runs at once
         _Display(len(experiments), len(experiments) - len(todo)) as display,
-        stop_signals(_stop),
+        stop_signals(signal.default_int_handler),  # all of them, as if Ctrl-C
     ):
+        (folder / RESULTS).mkdir(exist_ok=True)  # by which the folder is known when it is resumed
         crew = [_Worker.start(number, scale, folder) for number in range(count)]
         try:
             return _supervise(crew, todo, scale, folder, display)
@@ -66,15 +65,6 @@ def carry_out_all(
         finally:
             for worker in crew:
                 worker.stop()
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Treat every stop signal, such as a batch system's, as Ctrl-C."""
-    raise KeyboardInterrupt
-
-
-def _devices() -> int:
-    return torch.cuda.device_count() if torch.cuda.is_available() else cores()
 
 
 def _supervise(

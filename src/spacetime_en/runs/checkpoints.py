@@ -32,15 +32,18 @@ class CheckpointOwner:
         model: the model's arguments.
         data: the fingerprint of the task.
         random: the seed and the step, on which all random numbers depend.
+        facts: of the data and of how they are cut, by name; forecasts depend on them. Checkpoints
+            of earlier versions have none.
     """
 
     preset: str
     model: dict[str, Any]
     data: str
     random: dict[str, int]
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Header(CheckpointOwner):
     progress: TrainingProgress
 
@@ -76,7 +79,19 @@ def read_progress(path: Path, owner: CheckpointOwner) -> TrainingProgress:
         )
     if header.data != owner.data:
         raise InputError(f"{path}: is a checkpoint of a training on other data.")
+    for name, there in header.facts.items():
+        here = owner.facts.get(name)
+        if _ordered(there) != _ordered(here):
+            raise InputError(
+                f"{path}: was trained with {shortened(name)} {shortened(there)}, and the run's "
+                f"files say {shortened(here)}; put the files back as they were."
+            )
     return header.progress
+
+
+def _ordered(value: Any) -> Any:
+    """A value to compare, in which the order of named entries counts: attributes have one."""
+    return json.loads(json.dumps(value), object_pairs_hook=list)
 
 
 def read_checkpoint(

@@ -23,7 +23,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from spacetime_en._util.errors import InputError, no_such
-from spacetime_en._util.schema import check_format, parse_yaml, typed
+from spacetime_en._util.schema import check_format, parse_yaml, shortened, typed
 from spacetime_en._util.trust import remember, was_named
 from spacetime_en.data import TASKS, Task, Trajectories, Windows, load_task
 from spacetime_en.nn.forecaster import Forecaster
@@ -93,16 +93,15 @@ class Config:
         task = source_of(self.task) | dataclasses.asdict(settings)
         return dataclasses.replace(self, model=dict(model.config), task=task)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The entries of a config file, which :meth:`from_dict` reads."""
+        sections = {"model": dict(self.model), "task": dict(self.task)}
+        return {"preset": self.preset, **sections, "training": dataclasses.asdict(self.training)}
+
     def to_yaml(self) -> str:
         """Convert to YAML, which :meth:`from_yaml` reads."""
-        sections = {
-            "format": CONFIG_FORMAT,
-            "preset": self.preset,
-            "model": dict(self.model),
-            "task": dict(self.task),
-            "training": dataclasses.asdict(self.training),
-        }
-        return str(yaml.safe_dump(_plain(sections), sort_keys=False, allow_unicode=True))
+        entries = _plain({"format": CONFIG_FORMAT, **self.to_dict()})
+        return str(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True))
 
     @classmethod
     def from_yaml(cls, text: str, where: str, *, trust: bool = False) -> Config:
@@ -167,7 +166,8 @@ class Sections:
         if {"name", "data"} <= set(settings["task"]):
             raise InputError(f"{where}: task: give either name or data, not both.")
         for key, value in source_of(settings["task"]).items():
-            typed(value, str, f"{where}: task.{key}")
+            if "\0" in typed(value, str, f"{where}: task.{key}"):
+                raise InputError(f"{where}: task.{key}: {shortened(value)} cannot be a name.")
         preset = typed(entries.get("preset"), str | None, f"{where}: preset")
         return cls(where, preset, **settings)
 
@@ -239,7 +239,7 @@ def task_schema(task: Mapping[str, Any]) -> type[Any]:
         if task["name"] not in TASKS:
             raise no_such("task", task["name"], TASKS)
         data_set = TASKS[task["name"]]
-        types = data_set.types()
+        types = get_type_hints(type(data_set), include_extras=True)
         fields = [(name, types[name], value) for name, value in data_set.settings.items()]
         return _dataclass(f"Task{task['name'].title()}", fields, data_set.__doc__)
     fields = []

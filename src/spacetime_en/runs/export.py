@@ -7,6 +7,8 @@ checks no values: what was not observed may hold anything, but masks, indices an
 right.
 """
 
+from __future__ import annotations
+
 import copy
 import io
 import json
@@ -14,12 +16,10 @@ import os
 import warnings
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, ExportedProgram
-from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import create_atomically, refuse_existing
@@ -28,6 +28,9 @@ from spacetime_en._util.schema import checked
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.loading import check_finite
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 Format = Literal["onnx", "torch-export"]
 METADATA_KEY = "spacetime_en"
@@ -106,11 +109,11 @@ def export(
 def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram, dict[str, Shape]]:
     """Trace the model as a program in which all sizes are free that the model does not fix.
 
-    Args:
-        model: a model in eval mode, on the CPU.
-        example: a graph on the CPU.
     Returns: the program, and the shapes of its inputs, in order.
     """
+    from torch.export import Dim  # imports PyTorch's compiler
+    from torch.fx.experimental.symbolic_shapes import is_concrete_int
+
     # A tracer takes a size of 1 for a constant, and relies on strides.
     several = example[[0, 0]] if len(example) == 1 else example
     fields = {name: field.contiguous() for name, field in several.fields().items()}
@@ -192,12 +195,7 @@ def _axes(graph: SpacetimeGraph) -> dict[str, Shape]:
 
 
 class _TensorFunction(nn.Module):
-    """The model as a function of a graph's fields, all of which it uses.
-
-    Args:
-        model: a model in eval mode.
-        axes: the shapes from :func:`_axes`.
-    """
+    """The model as a function of a graph's fields, all of which it uses; see :func:`_axes`."""
 
     def __init__(self, model: Forecaster, axes: dict[str, Shape]) -> None:
         super().__init__()
@@ -217,26 +215,15 @@ class _TensorFunction(nn.Module):
         times: Tensor | None = None,
         horizon: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        fields = {
-            "x": x,
-            "v": v,
-            "features": features,
-            "edge_attr": edge_attr,
-            "neighbours": neighbours,
-            "observed": observed,
-            "box": box,
-            "up": up,
-            "times": times,
-            "horizon": horizon,
-        }
+        lists = edge_attr, neighbours, observed
+        fields = dict(zip(AXES, (x, v, features, *lists, box, up, times, horizon), strict=True))
         sizes: dict[str | int, Any] = {}
         for name, shape in self.axes.items():
             field = fields[name]
             assert field is not None
             for axis, size in zip(shape, field.shape, strict=True):
-                if isinstance(
-                    axis, str
-                ):  # one letter, one size, also in fields that the model ignores
+                # One letter, one size, also in fields that the model ignores.
+                if isinstance(axis, str):
                     torch._check(size == sizes.setdefault(axis, size))
         graph = object.__new__(SpacetimeGraph)  # as _unchecked does, in a way that Dynamo can trace
         for name, value in fields.items():

@@ -27,7 +27,7 @@ from spacetime_en.data.writers import open_writer
 from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
 
-TOLERANCE = 1e-3  # the share of the model's times by which frames may be off
+TIME_TOLERANCE = 1e-3  # the share of the model's times by which frames may be off
 # In a batch that is chosen here: enough that what every batch costs is little beside what its
 # windows do, and few enough for a model's tensors, of 128 channels a node, to be 16 MB each.
 NODES, EDGES = 1 << 15, 1 << 20
@@ -287,10 +287,7 @@ def _write_paths(
 def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | None = None) -> int:
     """The number of windows to forecast at once: about as fast as any, in bounded memory.
 
-    Args:
-        length: L, the number of frames of a window.
-        nodes: N.
-        radius, k: which nodes are neighbours, as in :func:`predict`.
+    Arguments as in :func:`predict`; `nodes` is N.
     """
     frames = min(NODES // nodes, EDGES // (nodes * max_neighbours(nodes, radius, k)))
     return max(1, frames // length)
@@ -312,7 +309,7 @@ def _cut(trajectories: Trajectories, length: int, frame_time: float | None, last
     if length > len(times):
         raise _no_window(times, length, frame_time)
     # Counted from the last frames, so that each is forecast from once.
-    cut = Cut.find(times, spacing * np.arange(1 - length, 1), TOLERANCE)
+    cut = Cut.find(times, spacing * np.arange(1 - length, 1), TIME_TOLERANCE)
     if len(cut) == 0:
         raise _no_window(times, length, frame_time)
     if last and trajectories.lengths is not None:
@@ -354,7 +351,7 @@ def _no_window(times: NDArray[np.float64], length: int, frame_time: float | None
     reads = f"the model reads {length} frames, {frame_time:g} apart"
     if len(times) < length:
         return InputError(f"x: {reads}, and the data have {len(times)}; give longer runs.")
-    if len(Cut.find(times, np.array([0.0, frame_time]), TOLERANCE)):
+    if len(Cut.find(times, np.array([0.0, frame_time]), TIME_TOLERANCE)):
         return InputError(
             f"times: {reads}, and the data never have so many such frames in a row; give runs "
             "without gaps."
@@ -376,8 +373,8 @@ def _steps(
     if len(steps) > 1:
         step_time = (times[-1] - times[0]) / (steps[-1] - steps[0])
         ahead = float(horizon_time / step_time)
-        even = np.allclose(np.diff(times), step_time * np.diff(steps), rtol=TOLERANCE, atol=0)
-        if even and 0 < round(ahead) < MOST_STEPS and abs(ahead - round(ahead)) < TOLERANCE:
+        even = np.allclose(np.diff(times), step_time * np.diff(steps), rtol=TIME_TOLERANCE, atol=0)
+        if even and 0 < round(ahead) < MOST_STEPS and abs(ahead - round(ahead)) < TIME_TOLERANCE:
             return steps[ends] + round(ahead)
     return np.arange(len(ends))
 

@@ -30,13 +30,13 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import inside, write_atomically
+from spacetime_en._util.files import inside, write_atomically, write_text_atomically
 from spacetime_en._util.schema import check_format, read_json, read_text, typed
 from spacetime_en.data import Task, Windows
 from spacetime_en.data.leaks import hashes
 from spacetime_en.facts import DataFacts
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.nn.loading import load
+from spacetime_en.nn.loading import load_model
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.nn.pretrained import SHELF, shipped
 from spacetime_en.runs.checkpoints import (
@@ -46,7 +46,7 @@ from spacetime_en.runs.checkpoints import (
     weights_in,
     write_checkpoint,
 )
-from spacetime_en.runs.config import Config
+from spacetime_en.runs.config import Config, without_source
 from spacetime_en.training.state import TrainingState
 
 CONFIG_FILE, FACTS_FILE = "config.yaml", "run.json"
@@ -112,11 +112,8 @@ class Run:
     def write(self) -> None:
         """Write the config and the facts."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        facts = json.dumps(self.facts, indent=2) + "\n"
-        write_atomically(self.folder / FACTS_FILE, lambda path: path.write_text(facts))
-        write_atomically(
-            self.folder / CONFIG_FILE, lambda path: path.write_text(self.config.to_yaml())
-        )
+        write_text_atomically(self.folder / FACTS_FILE, json.dumps(self.facts, indent=2) + "\n")
+        write_text_atomically(self.folder / CONFIG_FILE, self.config.to_yaml())
 
     @property
     def data(self) -> DataFacts:
@@ -125,11 +122,7 @@ class Run:
         return facts
 
     def load_task(self, data: Path | None = None) -> Task:
-        """The task that the run was trained on.
-
-        Args:
-            data: the folder of its data, if it has moved.
-        """
+        """The task that the run was trained on; `data` is the folder of its data, if moved."""
         if data is None:
             return self.check_data(self.config.task, self.config.load_task())
         if "data" not in self.config.task:
@@ -198,7 +191,9 @@ class Run:
     def _owner(self, step: int = 0) -> CheckpointOwner:
         config = self.config
         random = {"seed": config.training.seed, "step": step}
-        return CheckpointOwner(config.preset, dict(config.model), self.data.fingerprint, random)
+        data, task = self.data, without_source(config.task)
+        facts = data.to_json() | {f"task.{name}": value for name, value in task.items()}
+        return CheckpointOwner(config.preset, dict(config.model), data.fingerprint, random, facts)
 
     def load(self, name: str, model: Forecaster | None = None) -> TrainingState:
         """The state in a checkpoint, checked to be of this run's model and data.
@@ -236,21 +231,19 @@ class Run:
 
     def model(self) -> Forecaster:
         """The best model of the run so far, ready to forecast."""
-        model = self._model()
-        model.trained_on = self.data
-        return model
-
-    def _model(self) -> Forecaster:
+        path = self.checkpoint("best")
         if self.is_shipped:
-            return Forecaster.from_pretrained(self.folder / "model")
-        if not self.checkpoint("best").is_file():
+            model = Forecaster.from_pretrained(self.folder / "model")
+        elif path.is_file():
+            read_progress(path, self._owner())  # refuses another run's checkpoint
+            kind = find_preset(self.config.preset).model
+            model = load_model(lambda: kind(**self.config.model), path, weights_in(path))
+        else:
             raise InputError(
                 f"{self.folder}: has no checkpoint yet; let it train up to its first validation."
             )
-        path = self.checkpoint("best")
-        read_progress(path, self._owner())  # refuses another run's checkpoint
-        kind = find_preset(self.config.preset).model
-        return load(lambda: kind(**self.config.model), path, weights_in(path))
+        model.trained_on = self.data
+        return model
 
 
 def environment() -> dict[str, Any]:

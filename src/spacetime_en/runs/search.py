@@ -27,9 +27,14 @@ from optuna.storages.journal import (
 from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError
 
-from spacetime_en._util.errors import InputError, no_such
-from spacetime_en._util.files import process_exists, write_atomically
-from spacetime_en._util.schema import check_no_link, open_regular, reason
+from spacetime_en._util.errors import InputError, first_line, no_such
+from spacetime_en._util.files import (
+    make_folder,
+    process_exists,
+    refuse_foreign,
+    write_text_atomically,
+)
+from spacetime_en._util.schema import check_no_link, open_regular
 from spacetime_en._util.threads import one_thread
 from spacetime_en.data import Task
 from spacetime_en.runs.config import Config, model_schema, task_schema
@@ -139,7 +144,8 @@ def search(
         raise InputError(f"trials: expected a positive whole number, found {trials!r}.")
     until = float("inf") if timeout is None else time.monotonic() + seconds(timeout, "timeout")
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    refuse_foreign(folder, BEST_FILE if storage else JOURNAL, "study")
+    make_folder(folder)
     with _readable(storage, folder):
         study = _join(_open_storage(storage, folder), name, config.training.seed)
         _check_settings(study, config, sorted(space))
@@ -212,7 +218,7 @@ def _completed(study: optuna.Study) -> bool:
 def _write_best(config: Config, study: optuna.Study, folder: Path) -> Config:
     best = _with(config, study.best_params)
     best = dataclasses.replace(best, training=dataclasses.replace(best.training, devices=None))
-    write_atomically(folder / BEST_FILE, lambda path: path.write_text(best.to_yaml()))
+    write_text_atomically(folder / BEST_FILE, best.to_yaml())
     return best
 
 
@@ -246,11 +252,7 @@ def _validating(settings: TrainingSettings, windows: int) -> TrainingSettings:
 
 def _with(config: Config, values: dict[str, Any]) -> Config:
     """The config with some settings replaced, by their names on the command line; checked."""
-    sections: dict[str, Any] = {
-        "model": dict(config.model),
-        "task": dict(config.task),
-        "training": dataclasses.asdict(config.training),
-    }
+    entries = config.to_dict()
     schemas = {
         "model.": model_schema(config.preset),
         "task.": task_schema(config.task),
@@ -261,8 +263,8 @@ def _with(config: Config, values: dict[str, Any]) -> Config:
         if (name := option.replace("-", "_")) not in options:
             raise InputError(f"space: {no_such('setting', option, options)}")
         section, _, key = name.rpartition(".")
-        sections[section or "training"][key] = value
-    return Config.from_dict({"preset": config.preset, **sections}, "space", trust=config.trusted)
+        entries[section or "training"][key] = value
+    return Config.from_dict(entries, "space", trust=config.trusted)
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -286,7 +288,7 @@ def _open_storage(storage: str | None, folder: Path) -> BaseStorage:
         ) from None
     except Exception as error:  # whatever the database and its driver raise
         raise InputError(
-            f"storage: {storage} cannot be opened ({_first_line(error)}); check the address, put a "
+            f"storage: {storage} cannot be opened ({first_line(error)}); check the address, put a "
             "copy of a damaged file in its place, or begin another study elsewhere."
         ) from None
 
@@ -300,7 +302,7 @@ def _readable(storage: str | None, folder: Path) -> Iterator[None]:
         raise
     except Exception as error:  # whatever a damaged study makes it raise
         where = f"storage: {storage}" if storage else str(folder / JOURNAL)
-        raise _unreadable(where, _first_line(error)) from None
+        raise _unreadable(where, first_line(error)) from None
 
 
 def _check_journal(path: Path) -> None:
@@ -334,11 +336,6 @@ def _unreadable(where: str, why: str) -> InputError:
     )
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return reason(Exception(text.splitlines()[0])) if text else type(error).__name__
-
-
 def _database(url: str, tries: int = 5) -> RDBStorage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -363,9 +360,8 @@ def _join(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
         study = optuna.create_study(storage=storage, study_name=name)
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=storage, study_name=name)
-        seed = derive_seed(
-            seed, os.getpid(), time.time_ns()
-        )  # or all workers would suggest the same
+        # All workers with one seed would suggest the same.
+        seed = derive_seed(seed, os.getpid(), time.time_ns())
     study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_min_trials=4)
     return study

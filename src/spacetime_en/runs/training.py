@@ -18,12 +18,13 @@ import torch
 from safetensors import SafetensorError
 
 from spacetime_en._util.errors import InputError, Interrupted
-from spacetime_en._util.files import inside, locked, write_atomically
+from spacetime_en._util.files import inside, locked, refuse_foreign, write_text_atomically
+from spacetime_en._util.schema import shortened
 from spacetime_en._util.trust import named_object
 from spacetime_en.data import Task
 from spacetime_en.data.compatibility import facts_of
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.runs.config import Config
+from spacetime_en.runs.config import SECTIONS, Config
 from spacetime_en.runs.run import FACTS_FILE, FACTS_FORMAT, Notify, Run, environment
 from spacetime_en.training.fitting import fit
 from spacetime_en.training.state import DivergenceError, TrainingProgress, TrainingState
@@ -80,19 +81,22 @@ def is_first_process() -> bool:
     """Whether this is the process that writes and prints, of those that train together."""
     # As Lightning finds it, without importing Lightning.
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
-    return int(next((os.environ[name] for name in names if name in os.environ), 0)) == 0
+    name = next((name for name in names if name in os.environ), None)
+    if name is None:
+        return True
+    rank = os.environ[name]
+    if not (rank.isascii() and rank.isdigit()):
+        raise InputError(
+            f"{name}: the environment has {shortened(rank)}, expected the number of a process; "
+            "unset it to train with one."
+        )
+    return int(rank) == 0
 
 
 def _check_free(folder: Path, resume: bool) -> None:
     """Refuse a folder of something else, and a run that is not to be resumed."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; choose another name for the run's folder.")
-    if is_first_process() and folder.exists() and not (folder / FACTS_FILE).exists():
-        others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        if others:
-            raise InputError(
-                f"{folder}: holds {others[0]}, and is no run; choose another folder for the run."
-            )
+    if is_first_process():
+        refuse_foreign(folder, FACTS_FILE, "run")
     if _has_checkpoints(folder) and not resume:
         raise InputError(
             f"{folder}: is a run already; resume it (--resume), choose another folder, or "
@@ -110,14 +114,7 @@ def _has_checkpoints(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """All that training needs.
-
-    Args:
-        run: the run, written to its folder.
-        task: its task.
-        model: its model, with initial weights.
-        state: where to continue; None: at the start.
-    """
+    """A run that is written to its folder, and where to continue; None: with initial weights."""
 
     run: Run
     task: Task
@@ -152,9 +149,7 @@ def _with_new_budget(old: Run, new: Run) -> Run:
     if old.facts["data"]["fingerprint"] != new.facts["data"]["fingerprint"]:
         raise InputError(f"{old.folder}: its data have changed since it began; start a new run.")
     ours, theirs = (
-        {f"model.{k}": v for k, v in run.config.model.items()}
-        | {f"task.{k}": v for k, v in run.config.task.items()}
-        | {f"training.{k}": v for k, v in dataclasses.asdict(run.config.training).items()}
+        {f"{part}.{k}": v for part in SECTIONS for k, v in run.config.to_dict()[part].items()}
         | {"preset": run.config.preset}
         for run in (new, old)
     )
@@ -246,7 +241,7 @@ def _fit(
             raise
         path = folder / DIVERGED_FILE
         rows = json.dumps({"message": str(error), "training_windows": error.rows})
-        write_atomically(path, lambda path: path.write_text(rows))
+        write_text_atomically(path, rows)
         raise InputError(
             f"{error} The windows are listed in {path}; checkpoints are as they were before."
         ) from None

@@ -8,7 +8,8 @@ from typing import Any
 import lightning.pytorch as pl
 from rich.progress import BarColumn, Progress
 
-from spacetime_en._util.terminal import Terminal, text_column
+from spacetime_en._util.progress import bars
+from spacetime_en._util.terminal import Terminal
 from spacetime_en.data.task import Task
 from spacetime_en.evaluation import mean_position_error
 from spacetime_en.nn.models.trivial import StraightLine
@@ -17,8 +18,7 @@ from spacetime_en.nn.models.trivial import StraightLine
 class Display(pl.Callback):
     """A live line on a terminal; elsewhere one line for every validation, on standard error.
 
-    Args:
-        task: the task; the error of the straight-line forecast on it is shown beside the model's.
+    The error of the straight-line forecast on the task is shown beside the model's.
     """
 
     def __init__(self, task: Task) -> None:
@@ -34,9 +34,7 @@ class Display(pl.Callback):
         self.started, self.first_step = time.monotonic(), pl_module.progress.step
         self.used_before = pl_module.used
         if self.console.is_terminal:
-            text, bar = text_column("{task.description}"), BarColumn(20)
-            columns = (text, bar) if self.console.width > 120 else (text,)
-            self.bar = Progress(*columns, console=self.console, transient=True)
+            self.bar = bars(self.console, *[BarColumn(20)] * (self.console.width > 120))
             self.line = self.bar.add_task("starting", total=1.0)
             self.bar.start()
 

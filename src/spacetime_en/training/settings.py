@@ -122,12 +122,7 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
 
 
 def seconds(text: str, name: str = "max_time") -> float:
-    """``"90s"``, ``"10m"``, ``"1h30m"``, ``"2d"`` or ``"hh:mm:ss"`` in seconds.
-
-    Args:
-        text: the time.
-        name: the name of the setting, for the error message.
-    """
+    """``"90s"``, ``"1h30m"``, ``"2d"`` or ``"hh:mm:ss"`` in seconds; `name` is for the error."""
     clock = re.fullmatch(r"()(\d+):(\d\d):(\d\d)", text.strip())
     units = "".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in "dhms")
     match = clock or re.fullmatch(units, text.strip())

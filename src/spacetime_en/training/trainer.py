@@ -20,6 +20,7 @@ from torch import Tensor
 
 from spacetime_en._util.errors import InputError, Interrupted
 from spacetime_en._util.progress import silenced
+from spacetime_en._util.schema import reason
 from spacetime_en._util.signals import Handler, handle_stop_signals, stop_signals
 from spacetime_en.training.batches import Batch
 from spacetime_en.training.module import ForecastModule
@@ -129,9 +130,8 @@ def _trainer(settings: TrainingSettings, callbacks: list[pl.Callback]) -> pl.Tra
             enable_model_summary=False,
         )
     except (MisconfigurationException, ValueError) as error:
-        what = " ".join(str(error).split()).rstrip(".")
         raise InputError(
-            f"accelerator, devices, precision: not available on this machine ({what})."
+            f"accelerator, devices, precision: not available on this machine ({reason(error)})."
         ) from None
 
 

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numba
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from spacetime_en.data import SYSTEMS, System, Trajectories, simulate
 from spacetime_en.data.simulation.drift import drift
 from spacetime_en.data.simulation.simd import rsqrt
 from spacetime_en.data.simulation.simulator import integrate
+from spacetime_en.data.simulation.systems import system_of
 from tests.data import reference
 
 
@@ -237,6 +240,27 @@ def test_a_set_begun_in_parts_goes_on_in_as_many(tmp_path):
         simulate(**common, shard=(1, 3))
     assert len(simulate(**common)) == 10
     assert len(list((tmp_path / "set").iterdir())) == 2
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(InputError, match=r"holds run\.json, and is no data set"):
+        simulate("springs", 2, steps=10, out=tmp_path)
+    with pytest.raises(InputError, match=r"holds run\.json, and is no data set"):
+        simulate("springs", 2, steps=10).save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_data_are_of_a_system_only_with_its_attributes():
+    for name in SYSTEMS:
+        data = simulate(name, 2, steps=10)
+        assert system_of(data) is SYSTEMS[name]
+        (attribute,) = data.attributes
+        wrong = {attribute: np.ones((2, 5, 5) if name != "springs" else (2, 5))}
+        for attributes in ({}, {"other": data.attributes[attribute]}, wrong):
+            assert system_of(dataclasses.replace(data, attributes=attributes)) is None
+        for meta in ({}, {"system": None}, {"system": "mine"}):
+            assert system_of(dataclasses.replace(data, meta=meta)) is None
 
 
 def test_large_seeds_are_all_different():

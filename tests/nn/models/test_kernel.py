@@ -6,7 +6,7 @@ import torch
 from spacetime_en import Forecast, Forecaster, InputError, SpacetimeGraph, build_model
 from spacetime_en.data import load_task
 from spacetime_en.evaluation import measure_errors
-from spacetime_en.nn.models.kernel import PENALTIES, WIDTHS, Kernel
+from spacetime_en.nn.models.kernel import KERNEL_PENALTIES, WIDTHS, Kernel
 from spacetime_en.nn.models.trivial import StraightLine
 from spacetime_en.testing import equivariance_errors
 from spacetime_en.training import fit
@@ -98,7 +98,7 @@ def test_forecasts_are_those_of_plain_kernel_regression():
             torch.stack([torch.exp(-(p - a).square().sum(1) / (width * median)) for p in some])
             for some in (a, b, c)
         )
-        for penalty in PENALTIES:
+        for penalty in KERNEL_PENALTIES:
             w = [torch.linalg.solve(k_train + penalty * torch.eye(12).double(), t) for t in y]
             error = [float((k_val @ w[i] - y_val[i]).square().mean()) for i in range(2)]
             found.append((width, error, [(k_test @ t).unflatten(1, (8, 3)) @ turn.mT for t in w]))

@@ -2,22 +2,22 @@
 
 from spacetime_en import PRESETS
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.report.tables.models import describe, show
+from spacetime_en.report.tables.models import describe_presets, print_presets
 
 
 def test_every_preset_has_its_count_and_symmetries_for_each_size(capsys):
-    rows = describe([5, 20])
+    rows = describe_presets([5, 20])
     assert [(row["preset"], row["nodes"]) for row in rows] == [
         (preset, nodes) for preset in PRESETS for nodes in (5, 20)
     ]
     counts = {(row["preset"], row["nodes"]): row["parameters"] for row in rows}
     assert counts["set", 5] == counts["set", 20] == 796_058
     assert counts["set-adjacency", 20] == 5_994_458
-    show(rows, Terminal())
+    print_presets(rows, Terminal())
     printed = capsys.readouterr().out
     assert all(preset in printed for preset in PRESETS)
     assert "5,994,458" in printed
 
 
 def test_a_size_given_twice_is_counted_once():
-    assert describe([5, 5]) == describe([5])
+    assert describe_presets([5, 5]) == describe_presets([5])

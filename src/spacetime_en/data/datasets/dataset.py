@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 from filelock import FileLock
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.schema import arguments
 from spacetime_en.data.shards import is_whole
 from spacetime_en.data.task import Task
@@ -42,11 +43,6 @@ class DataSet(ABC):
         """The settings and their values, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.default is not MISSING}
 
-    @classmethod
-    def types(cls) -> dict[str, Any]:
-        """The type of every field, with its bounds."""
-        return get_type_hints(cls, include_extras=True)
-
     def with_settings(self, given: Mapping[str, Any], name: str) -> Self:
         """The same data set with other settings, all checked; `name` is for the error."""
         if unknown := set(given) - set(self.settings):
@@ -54,12 +50,15 @@ class DataSet(ABC):
                 f"{min(unknown)}: not a setting of task {name!r}, whose settings are: "
                 f"{', '.join(self.settings)}."
             )
-        return replace(self, **arguments(given, self.types()))
+        return replace(self, **arguments(given, get_type_hints(type(self), include_extras=True)))
 
 
-def cached(folder: Path, make: Callable[[], object]) -> Trajectories:
+def cached(
+    folder: Path, name: str, total: int, make: Callable[[Callable[[int], None]], object]
+) -> Trajectories:
     """The trajectories in `folder`, which `make` writes if they are not there; verified.
 
+    A progress bar shows how many of the `total` trajectories of task `name` `make` reports as done.
     Several processes may want the same data at once: the first makes them, the others wait. Data
     that are there are only read: they may be in a cache that nobody can write to.
     """
@@ -75,7 +74,8 @@ def cached(folder: Path, make: Callable[[], object]) -> Trajectories:
             ) from None
         try:
             if not is_whole(folder):
-                make()
+                with progress_bar(f"making the data of {name}", total) as progress:
+                    make(progress)
         finally:
             lock.release()
     return Trajectories.open(folder, verify=True)

@@ -14,18 +14,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.schema import PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet, cached
 from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.valid import Floats
 from spacetime_en.data.windows import Windows
 
-FRAMES = (3_100, 4_100, 4_600, 5_100)  # steps of frames 30, 40, 45 and 50
+SAVED_STEPS = (3_100, 4_100, 4_600, 5_100)  # steps of frames 30, 40, 45 and 50
 FRAME_INTERVAL = 100  # steps
 TRAIN, VAL, TEST = range(3_000), range(10_000, 12_000), range(12_000, 14_000)
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,14 +41,9 @@ class EGNNBenchmark(DataSet):
         """Replay the published generator, once."""
         counts = [len(TRAIN), len(VAL), len(TEST)]
         folder = cache / "egnn-nbody"
-
-        def make() -> None:
-            with progress_bar(f"making the data of {name}", sum(counts)) as progress:
-                replay(progress=progress).save(folder)
-
-        data = cached(folder, make)
+        data = cached(folder, name, sum(counts), lambda done: replay(progress=done).save(folder))
         # The one window of each run that starts at frame 30.
-        span = (FRAMES[0], FRAMES[0] + FRAME_INTERVAL * self.target_steps)
+        span = (SAVED_STEPS[0], SAVED_STEPS[0] + FRAME_INTERVAL * self.target_steps)
         train, val, test = (
             Windows(
                 data, 1, 1, self.target_steps, frame_interval=FRAME_INTERVAL, steps=span, runs=runs
@@ -80,13 +73,13 @@ def replay(
             progress(len(states[-1]))
     both = np.concatenate(states)  # (num, 2, T, n, N)
     out_x, out_v = both.transpose(1, 0, 2, 4, 3)
-    steps = np.array(FRAMES)
+    steps = np.array(SAVED_STEPS)
     meta = {"system": "charged", "source": "egnn-nbody", "seed": 43, "dt": 0.001}
     times = (steps * 0.001).astype(np.float64)
     return Trajectories(out_x, out_v, steps, times, {"charge": charge}, meta)
 
 
-def draw(num: int) -> tuple[Array, Array, Array]:
+def draw(num: int) -> tuple[Floats, Floats, Floats]:
     """Charges (num, 5), and initial positions and velocities (num, 3, 5), from the legacy stream.
 
     The generator draws charges, positions, velocities, and twice noise that it multiplies by 0.
@@ -105,13 +98,13 @@ def draw(num: int) -> tuple[Array, Array, Array]:
     return charge, np.where(outside, np.sign(x) * 10 - x, x), v
 
 
-def _integrate(charge: Array, x: Array, v: Array) -> Array:
+def _integrate(charge: Floats, x: Floats, v: Floats) -> Floats:
     """Kick, then drift, for all simulations at once: x and v (num, 3, 5) -> (num, 2, T, 3, 5)."""
     x, v = x.copy(), v.copy()
     couplings = charge[:, :, None] * charge[:, None, :]
     diagonal = np.arange(charge.shape[1])
-    out = np.empty((len(x), 2, len(FRAMES), *x.shape[1:]))
-    for step in range(1, FRAMES[-1] + 1):
+    out = np.empty((len(x), 2, len(SAVED_STEPS), *x.shape[1:]))
+    for step in range(1, SAVED_STEPS[-1] + 1):
         nodes = x.transpose(0, 2, 1)  # (num, 5, 3)
         square = (nodes**2).sum(axis=2)
         products = np.matmul(nodes, nodes.transpose(0, 2, 1))
@@ -122,6 +115,6 @@ def _integrate(charge: Array, x: Array, v: Array) -> Array:
         force = (s[:, None] * (x[:, :, :, None] - x[:, :, None, :])).sum(axis=-1)
         v += 0.001 * np.clip(force, -100, 100)
         x += 0.001 * v
-        if step in FRAMES:
-            out[:, 0, FRAMES.index(step)], out[:, 1, FRAMES.index(step)] = x, v
+        if step in SAVED_STEPS:
+            out[:, 0, SAVED_STEPS.index(step)], out[:, 1, SAVED_STEPS.index(step)] = x, v
     return out

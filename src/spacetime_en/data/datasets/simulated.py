@@ -1,5 +1,6 @@
 """Simulated particles: the paper's charges, with noise or without, gravity and springs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,10 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.schema import Count, NonNegativeFloat, PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet, cached
-from spacetime_en.data.simulation.simulator import simulate
 from spacetime_en.data.task import Task
 from spacetime_en.data.windows import Targets
 
@@ -69,21 +68,22 @@ class Simulated(DataSet):
                 "--data."
             )
 
-        def make() -> None:
-            with progress_bar(f"making the data of {name}", total) as progress:
-                simulate(
-                    self.system,
-                    total,
-                    nodes=self.nodes,
-                    save=[*range(0, last + 1, stride), last + ahead],
-                    seed=self.seed,
-                    scheme=self.scheme,
-                    out=folder,
-                    progress=progress,
-                )
+        def make(progress: Callable[[int], None]) -> None:
+            from spacetime_en.data.simulation.simulator import simulate  # imports a compiler
+
+            simulate(
+                self.system,
+                total,
+                nodes=self.nodes,
+                save=[*range(0, last + 1, stride), last + ahead],
+                seed=self.seed,
+                scheme=self.scheme,
+                out=folder,
+                progress=progress,
+            )
 
         return Task.from_trajectories(
-            cached(folder, make),
+            cached(folder, name, total, make),
             length=self.length,
             stride=self.stride,
             target_steps=self.target_steps,

@@ -26,9 +26,7 @@ from spacetime_en.data.trajectories import Trajectories
 
 _BY_ENDING = {
     ".npz": ("arrays", "read_npz"),
-    ".h5": ("h5md", "read_h5md"),
-    ".hdf5": ("h5md", "read_h5md"),
-    ".h5md": ("h5md", "read_h5md"),
+    **dict.fromkeys((".h5", ".hdf5", ".h5md"), ("h5md", "read_h5md")),
     **dict.fromkeys((".tar", ".tgz", ".gz"), ("mocap", "read_mocap")),
     **dict.fromkeys((".dcd", ".xtc", ".trr", ".nc", ".ncdf"), ("molecules", "read_mdanalysis")),
     **dict.fromkeys(
@@ -44,9 +42,9 @@ def read(path: str | os.PathLike[str], **options: Any) -> Trajectories:
 
     Args:
         path: what to read.
-        options: of the reader, such as ``topology`` and ``select`` for MDAnalysis.
+        options: of the reader, such as ``topology`` and ``select`` for MDAnalysis; None is none.
     """
-    path = Path(path)
+    path, options = Path(path), {k: v for k, v in options.items() if v is not None}
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder.")
     try:

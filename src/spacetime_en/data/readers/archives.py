@@ -21,9 +21,7 @@ MOST_MEMBERS = 100_000
 def unpacked(path: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the files in a tar file, which may be compressed, one by one.
 
-    Args:
-        path: of the archive.
-        endings: of the names wanted, in small letters.
+    Only names with these endings, in small letters, are wanted.
     """
     most, held = max(MOST_UNPACKED, 100 * path.stat().st_size), 0
     with open_regular(path) as file, ExitStack() as stack:

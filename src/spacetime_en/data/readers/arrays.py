@@ -1,5 +1,6 @@
 """NumPy files: one ``.npz``, or a folder of ``.npy`` as the NRI and EGNN generators write them."""
 
+import math
 import os
 import zipfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import check_name, open_regular, reason, shortened
-from spacetime_en.data.limits import check_claim, check_memory, total
+from spacetime_en.data.limits import check_claim, check_memory
 from spacetime_en.data.npy import read_header, read_rest
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import MOST_ATTRIBUTES, check_time_step
@@ -48,7 +49,7 @@ def read_archive(path: Path) -> dict[str, NDArray[Any]]:
                 check_claim(member.file_size, member.compress_size, where)
                 with archive.open(member) as stream:
                     header = read_header(stream, member.file_size, where)
-                    numbers += total(header.shape)
+                    numbers += math.prod(header.shape)
                     check_memory(numbers, path)
                     arrays[name] = read_rest(stream, header)
     except InputError:
@@ -110,5 +111,5 @@ def _read_npy(path: Path) -> NDArray[Any]:
     """One array of the folder that the user named."""
     with open_regular(path, inside=True) as file:
         header = read_header(file, path.stat().st_size, path)
-        check_memory(total(header.shape), path)
+        check_memory(math.prod(header.shape), path)
         return read_rest(file, header)

@@ -11,7 +11,7 @@ from spacetime_en.data.valid import check_time_step
 
 # By the ending, and not by what ASE makes of the contents: other formats of ASE look for further
 # files (POTCAR), or for databases.
-FORMATS = {
+ASE_FORMATS = {
     ".xyz": "extxyz",
     ".extxyz": "extxyz",
     ".traj": "traj",
@@ -32,7 +32,7 @@ def read_ase(path: Path, time_step: float | None = None) -> Trajectories:
     require("ase", "ase")
     units = require("ase.units", "ase")
     times = None if time_step is None else check_time_step(time_step) * units.fs
-    arrays, _ = read_sandboxed("atoms", path, format=FORMATS[path.suffix.lower()])
+    arrays, _ = read_sandboxed("atoms", path, format=ASE_FORMATS[path.suffix.lower()])
     x = arrays["x"]
     return Trajectories.from_arrays(
         x,

@@ -8,26 +8,24 @@ its angles, a bone turns by M = M_parent C R C^-1 and ends at x = x_parent + len
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import check_name, open_regular, reason, shortened
 from spacetime_en.data.limits import check_memory
 from spacetime_en.data.readers.archives import unpacked
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.data.valid import MOST_ATTRIBUTES
+from spacetime_en.data.valid import MOST_ATTRIBUTES, Floats
 
 FRAMES_PER_SECOND = 120  # of the CMU database
-ENDINGS = (".asf", ".amc")
+MOTION_ENDINGS = (".asf", ".amc")
 MOST_BONES = MOST_ATTRIBUTES - 2  # each joint becomes an attribute
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -83,19 +81,16 @@ class Skeleton:
         root = dict(zip(self.order, motion["root"].T, strict=True))
         check_memory(12 * len(self.joints) * len(motion["root"]), "motion")  # positions, rotations
         x = {"root": np.stack([root[f"T{k}"] for k in "XYZ"], axis=-1)}  # (T, 3)
-        turns = self._rotation([root[f"R{k}"] for k in "XYZ"])
+        turns = _turned([root[f"R{k}"] for k in "XYZ"], self.degrees)
         m = {"root": self.axis @ turns @ self.axis.T}  # (T, 3, 3)
         for name in self._from_the_root():
             bone, parent = self.bones[name], self.parents[name]
             given = dict(zip(bone.dof, motion[name].T, strict=True)) if bone.dof else {}
             still = np.zeros(len(x["root"]))
-            turns = self._rotation([given.get(f"r{k}", still) for k in "xyz"])
+            turns = _turned([given.get(f"r{k}", still) for k in "xyz"], self.degrees)
             m[name] = m[parent] @ bone.axis @ turns @ bone.axis.T
             x[name] = x[parent] + bone.length * (m[name] @ bone.direction)
         return np.stack([x[name] for name in self.joints], axis=1)
-
-    def _rotation(self, angles: list[Floats]) -> Floats:
-        return rotation(*(np.deg2rad(a) if self.degrees else a for a in angles))
 
     def _from_the_root(self) -> Iterator[str]:
         """Every bone after its parent."""
@@ -150,7 +145,7 @@ def parse_asf(text: str, where: str = "asf") -> Skeleton:
                 name,
                 np.array(_numbers(named["direction"].split(), 3)),
                 _numbers([named["length"]], 1)[0],
-                _frame(_numbers(axis, 3), degrees),
+                _turned(_numbers(axis, 3), degrees),
                 dof,
             )
         parents: dict[str, str] = {}
@@ -169,7 +164,7 @@ def parse_asf(text: str, where: str = "asf") -> Skeleton:
         raise
     except (KeyError, ValueError, IndexError, StopIteration) as error:
         raise InputError(f"{where}: is no ASF skeleton ({reason(error)}).") from None
-    return Skeleton(bones, parents, order, _frame(orientation, degrees), degrees)
+    return Skeleton(bones, parents, order, _turned(orientation, degrees), degrees)
 
 
 def parse_amc(text: str, where: str = "amc") -> dict[str, Floats]:
@@ -316,11 +311,11 @@ def _files(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """Names of the ASF and AMC files, wherever they are inside, and what reads their texts."""
     if path.is_dir():
         for file in sorted(path.rglob("*")):
-            if file.suffix.lower() in ENDINGS and (file.is_file() or file.is_symlink()):
+            if file.suffix.lower() in MOTION_ENDINGS and (file.is_file() or file.is_symlink()):
                 yield str(file.relative_to(path)).lower(), partial(_text, file)
         return
     try:
-        for name, content in unpacked(path, ENDINGS):  # in memory: nothing is written anywhere
+        for name, content in unpacked(path, MOTION_ENDINGS):
             yield name.lower(), partial(content.decode, "latin-1")
     except InputError:
         raise
@@ -368,6 +363,6 @@ def _numbers(words: list[str], count: int) -> list[float]:
     return numbers
 
 
-def _frame(angles: list[float], degrees: bool) -> Floats:
-    radians = np.deg2rad(angles) if degrees else np.array(angles)
-    return rotation(*(np.asarray(a) for a in radians))
+def _turned(angles: Sequence[float] | Sequence[Floats], degrees: bool) -> Floats:
+    """The rotation by three angles."""
+    return rotation(*(np.deg2rad(a) if degrees else np.asarray(a) for a in angles))

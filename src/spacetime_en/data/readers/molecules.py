@@ -7,7 +7,7 @@ from spacetime_en._util.errors import InputError, require
 from spacetime_en.data.readers.sandbox import read_sandboxed
 from spacetime_en.data.trajectories import Trajectories
 
-FORMATS = {".dcd": "DCD", ".xtc": "XTC", ".trr": "TRR", ".nc": "NCDF", ".ncdf": "NCDF"}
+MDANALYSIS_FORMATS = {".dcd": "DCD", ".xtc": "XTC", ".trr": "TRR", ".nc": "NCDF", ".ncdf": "NCDF"}
 # Topologies that are one file: others include further ones (itp), or are databases (dms).
 TOPOLOGIES = {
     ".psf": "PSF",
@@ -46,7 +46,7 @@ def read_mdanalysis(
         path,
         topology=named,
         select=select,
-        format=FORMATS[path.suffix.lower()],
+        format=MDANALYSIS_FORMATS[path.suffix.lower()],
         topology_format=TOPOLOGIES[named.suffix.lower()],
     )
     return Trajectories.from_arrays(

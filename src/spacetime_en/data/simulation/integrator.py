@@ -26,8 +26,7 @@ from spacetime_en.data.simulation.simd import (
     splat,
     store,
 )
-
-INVERSE_SQUARE, SPRING = 0, 1
+from spacetime_en.data.simulation.systems import SPRING
 
 # Yoshida's coefficients: three leapfrog steps of these lengths make one of fourth order.
 _OUTER = 1 / (2 - 2 ** (1 / 3))

@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError, no_such
+from spacetime_en._util.files import refuse_foreign
 from spacetime_en._util.machine import free_memory, free_room, in_words
 from spacetime_en._util.schema import PositiveInt, checked, shortened
 from spacetime_en.data.rng import Streams
@@ -23,11 +25,11 @@ from spacetime_en.data.simulation.drift import drift
 from spacetime_en.data.simulation.simd import W
 from spacetime_en.data.simulation.systems import Attributes, System, find_system
 from spacetime_en.data.trajectories import Trajectories
+from spacetime_en.data.valid import MOST_STEPS
 from spacetime_en.metrics import summary
 
 PAPER_STEPS = (*range(0, 100, 10), 10_090)  # ten frames, ten steps apart, and the target
-MOST_STEPS = 1 << 53  # beyond, times are not told apart any more
-MOST_FRAMES = 1 << 24
+MOST_SAVED_FRAMES = 1 << 24
 _CHUNK_BYTES = 1 << 27
 
 Progress = Callable[[int], None]
@@ -95,6 +97,7 @@ def simulate(
             raise InputError("out: the ray engine writes shards; give a folder that all see.")
         return run.part(*(shard or (0, 1)), progress=progress)
     folder = Path(out)
+    refuse_foreign(folder, "shard-*-of-*", "data set")
     there = {int(path.name.rsplit("-", 1)[1]) for path in find_shards(folder)}
     parts = num if shard is None else shard[1]
     if len(there) > 1 or max(there, default=parts) > parts or (shard and there - {parts}):
@@ -120,7 +123,7 @@ def simulate(
 def _frames(steps: int | None, save: Sequence[int] | None) -> NDArray[np.int64]:
     if steps is not None and not 0 <= steps <= MOST_STEPS:
         raise InputError(f"steps: expected 0 to {MOST_STEPS:,}, found {shortened(steps)}.")
-    if save is None and steps is not None and steps // 100 > MOST_FRAMES:
+    if save is None and steps is not None and steps // 100 > MOST_SAVED_FRAMES:
         raise InputError(
             f"steps: every 100th of {steps:,} steps is too many to keep; say which, with save."
         )
@@ -138,24 +141,23 @@ def _frames(steps: int | None, save: Sequence[int] | None) -> NDArray[np.int64]:
     return frames
 
 
+@dataclass(frozen=True)
 class _Simulation:
     """One simulation, cut into parts."""
 
-    def __init__(
-        self,
-        system: System,
-        num: int,
-        nodes: int,
-        dims: int,
-        frames: NDArray[np.int64],
-        seed: int,
-        scheme: str,
-    ) -> None:
-        self.system, self.num, self.nodes, self.dims = system, num, nodes, dims
-        self.frames, self.seed, self.scheme = frames, seed, scheme
-        # States kept, and couplings in several copies.
-        bytes_each = 32 * len(frames) * nodes * 3 + 40 * nodes * nodes
-        self.chunk = max(W, _CHUNK_BYTES // bytes_each // W * W)
+    system: System
+    num: int
+    nodes: int
+    dims: int
+    frames: NDArray[np.int64]
+    seed: int
+    scheme: str
+
+    @property
+    def chunk(self) -> int:
+        """The number of trajectories whose states, and couplings in several copies, are held."""
+        bytes_each = 32 * len(self.frames) * self.nodes * 3 + 40 * self.nodes**2
+        return max(W, _CHUNK_BYTES // bytes_each // W * W)
 
     def check_size(self, part: tuple[int, int], out: Path | None) -> None:
         """Refuse what this machine cannot hold, before it has gone down trying."""

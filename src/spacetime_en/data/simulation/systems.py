@@ -13,21 +13,26 @@ A system of your own takes a few lines::
     simulate(System("mine", start, law=law), num=100)
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spacetime_en._util.errors import no_such
-from spacetime_en.data.simulation.integrator import INVERSE_SQUARE, SPRING
+from spacetime_en.data.valid import Floats
 
-Array = NDArray[np.float64]
-Attributes = dict[str, Array]
+if TYPE_CHECKING:
+    from spacetime_en.data.trajectories import Trajectories
+
+INVERSE_SQUARE, SPRING = 0, 1  # the built-in laws
+Attributes = dict[str, Floats]
+InitialConditions = tuple[Floats, Floats, Attributes]  # x and v (N, n), attributes by name
 
 
-def unit_couplings(attributes: Attributes, shape: tuple[int, int]) -> Array:
+def unit_couplings(attributes: Attributes, shape: tuple[int, int]) -> Floats:
     """w_ij = 1 for every pair, (num, N, N)."""
     num, nodes = shape
     return np.ones((num, nodes, nodes))
@@ -51,47 +56,41 @@ class System:
     """
 
     name: str
-    start: Callable[[np.random.Generator, int, int], tuple[Array, Array, Attributes]]
+    start: Callable[[np.random.Generator, int, int], InitialConditions]
     law: int | Callable[..., Any]
-    coupling: Callable[[Attributes, tuple[int, int]], Array] = unit_couplings
-    potential: Callable[[Array, Array, float], Array] | None = None
+    coupling: Callable[[Attributes, tuple[int, int]], Floats] = unit_couplings
+    potential: Callable[[Floats, Floats, float], Floats] | None = None
     parameter: float = 0.0
     dt: float = 0.001
     max_force: float = np.inf
 
 
-def _cloud(rng: np.random.Generator, nodes: int, dims: int, sigma: float) -> tuple[Array, Array]:
+def _cloud(rng: np.random.Generator, nodes: int, dims: int, sigma: float) -> tuple[Floats, Floats]:
     """Positions N(0, sigma^2), speed 0.5 in a random direction."""
     x = sigma * rng.standard_normal((nodes, dims))
     v = rng.standard_normal((nodes, dims))
     return x, 0.5 * v / np.sqrt((v * v).sum(1, keepdims=True))
 
 
-def _start_charged(
-    rng: np.random.Generator, nodes: int, dims: int
-) -> tuple[Array, Array, Attributes]:
+def _start_charged(rng: np.random.Generator, nodes: int, dims: int) -> InitialConditions:
     charge = rng.integers(0, 2, size=nodes).astype(np.float64) * 2 - 1
     return *_cloud(rng, nodes, dims, (nodes / 5) ** (1 / 3)), {"charge": charge}
 
 
-def _start_gravity(
-    rng: np.random.Generator, nodes: int, dims: int
-) -> tuple[Array, Array, Attributes]:
+def _start_gravity(rng: np.random.Generator, nodes: int, dims: int) -> InitialConditions:
     mass = rng.uniform(0.2, 1.0, size=nodes)
     x, v = _cloud(rng, nodes, dims, (nodes / 5) ** (1 / 3))
     # At rest as a whole, so that the cloud stays where it is.
     return x, v - (mass[:, None] * v).sum(0) / mass.sum(), {"mass": mass}
 
 
-def _start_springs(
-    rng: np.random.Generator, nodes: int, dims: int
-) -> tuple[Array, Array, Attributes]:
+def _start_springs(rng: np.random.Generator, nodes: int, dims: int) -> InitialConditions:
     upper = np.triu(rng.integers(0, 2, size=(nodes, nodes)), 1).astype(float)
     return *_cloud(rng, nodes, dims, 0.5), {"spring": upper + upper.T}
 
 
-def _product(name: str, sign: float) -> Callable[[Attributes, tuple[int, int]], Array]:
-    def couplings(attributes: Attributes, shape: tuple[int, int]) -> Array:
+def _product(name: str, sign: float) -> Callable[[Attributes, tuple[int, int]], Floats]:
+    def couplings(attributes: Attributes, shape: tuple[int, int]) -> Floats:
         value = attributes[name]
         return sign * value[:, :, None] * value[:, None, :]
 
@@ -126,6 +125,20 @@ SYSTEMS = {
         potential=lambda r2, w, soft: -0.5 * w * r2,
     ),
 }
+
+
+def system_of(trajectories: Trajectories) -> System | None:
+    """The system by which data were simulated, as their ``meta`` says; None if it is not known.
+
+    Data that say so without the attributes of such a system, as a file from anywhere may, are not
+    believed.
+    """
+    system = SYSTEMS.get(trajectories.meta.get("system") or "")
+    if system is None:
+        return None
+    _, _, needed = system.start(np.random.default_rng(0), *trajectories.x.shape[2:])
+    held = {name: values.shape[1:] for name, values in trajectories.attributes.items()}
+    return system if all(held.get(k) == v.shape for k, v in needed.items()) else None
 
 
 def find_system(system: str | System) -> System:

@@ -28,7 +28,7 @@ from spacetime_en.nn.state import require_up
 
 STEP_WEIGHT = 3.0  # of steps from frame to frame, relative to positions, when comparing windows
 WIDTHS = (1.0, 3.0, 10.0, 30.0)  # squared, of the Gaussians, over the median squared distance
-PENALTIES = tuple(10.0 ** (k / 2) for k in range(-12, 1))
+KERNEL_PENALTIES = tuple(10.0 ** (k / 2) for k in range(-12, 1))
 MAX_NUMBERS = 200_000_000  # in the centres
 ITERATIONS = 30  # for singular values down to 1e-5 of the largest: less is rounding in float32
 MAX_WINDOWS = 20_000  # to fit
@@ -259,7 +259,7 @@ def _ridge(
     fits = []
     for y, val_y in zip(values, val_values, strict=True):
         fy = f.mT @ y
-        weights = [fy / (size.clamp(min=0) + p)[:, None] for p in PENALTIES]
+        weights = [fy / (size.clamp(min=0) + p)[:, None] for p in KERNEL_PENALTIES]
         error, w = best((float((val_f @ w - val_y).square().mean()), w) for w in weights)
         fits.append((error, axes @ w))
     return fits

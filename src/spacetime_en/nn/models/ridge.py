@@ -28,7 +28,7 @@ from spacetime_en.nn.requirements import (
 from spacetime_en.nn.state import State, Units
 
 # Penalties relative to the mean square of a vector: from next to none to all but nothing left.
-PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
+RIDGE_PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
 MAX_VECTORS = 8_000  # beyond, the normal equations take gigabytes
 
 
@@ -66,7 +66,7 @@ class _Ridge(Regression):
         for t, (fit, check) in enumerate(both):
             if fit.count == 0 or check.count == 0:
                 continue  # nothing to fit or to choose by: the straight line
-            solutions = [fit.solution(penalty) for penalty in PENALTIES]  # (A, 2 outputs) each
+            solutions = [fit.solution(penalty) for penalty in RIDGE_PENALTIES]  # (A, 2 outputs) each
             judged = [(check.errors(w).chunk(2), w.chunk(2, dim=1)) for w in solutions]
             for i, weights in enumerate((self.position, self.velocity)):
                 error, w = best((float(e[i].mean()), w[i]) for e, w in judged)

@@ -5,14 +5,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spacetime_en._util.files import make_folder, write_atomically
+from spacetime_en._util.files import make_folder, write_atomically, write_text_atomically
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.evaluation import TRIVIAL_FORECASTS, Evaluation
 
 COLUMNS = ("mean", "median", "p90")
 
 
-def show(report: dict[str, Any], terminal: Terminal) -> None:
+def print_evaluation(report: dict[str, Any], terminal: Terminal) -> None:
     """Print the report of an evaluation."""
     terminal.say(f"{report['task']}, {report['windows']:,} {report['split']} windows", "bold")
     for warning in report.get("warnings", []):
@@ -46,15 +46,14 @@ def show(report: dict[str, Any], terminal: Terminal) -> None:
         terminal.table(("median relative change", "forecast", "truth"), table)
 
 
-def write(evaluation: Evaluation, folder: Path, name: str) -> tuple[Path, Path]:
+def write_evaluation(evaluation: Evaluation, folder: Path, name: str) -> tuple[Path, Path]:
     """Write the report to ``NAME.json`` and one row per window to ``NAME.csv``.
 
     Returns: both paths.
     """
     make_folder(folder)
     report, table = folder / f"{name}.json", folder / f"{name}.csv"
-    text = json.dumps(evaluation.report, indent=2) + "\n"
-    write_atomically(report, lambda path: path.write_text(text))
+    write_text_atomically(report, json.dumps(evaluation.report, indent=2) + "\n")
 
     def rows(path: Path) -> None:
         with path.open("w", newline="") as file:

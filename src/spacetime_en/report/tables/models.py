@@ -9,7 +9,7 @@ from spacetime_en._util.terminal import Terminal
 from spacetime_en.nn.presets import PRESETS, build_model
 
 
-def describe(nodes: Sequence[int]) -> list[dict[str, Any]]:
+def describe_presets(nodes: Sequence[int]) -> list[dict[str, Any]]:
     """One row for each preset and each number of nodes."""
     rows = []
     for preset in PRESETS:
@@ -28,7 +28,7 @@ def describe(nodes: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
-def show(rows: Sequence[dict[str, Any]], terminal: Terminal) -> None:
+def print_presets(rows: Sequence[dict[str, Any]], terminal: Terminal) -> None:
     """Print the rows as a table with one line per preset."""
     nodes = list(dict.fromkeys(row["nodes"] for row in rows))
     table = []

@@ -6,13 +6,13 @@ import torch
 
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.data.simulation.drift import drift_between
-from spacetime_en.data.simulation.systems import SYSTEMS
+from spacetime_en.data.simulation.systems import system_of
 from spacetime_en.data.task import Task
 from spacetime_en.evaluation import TRIVIAL_FORECASTS, Errors
 from spacetime_en.metrics import errors, summary
 
 
-def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
+def describe_task(task: Task, most: int = 20_000) -> dict[str, Any]:
     """Shapes, splits, ranges, drift, and the errors of the trivial forecasts.
 
     Errors are those of the test windows, at most `most` of them.
@@ -45,7 +45,7 @@ def describe(task: Task, most: int = 20_000) -> dict[str, Any]:
 def _drift(task: Task) -> Any:
     """The drift of each conserved quantity over a run; None for data that were not simulated."""
     runs = task.test.trajectories
-    system = SYSTEMS.get(runs.meta.get("system", ""))
+    system = system_of(runs)
     if system is None or len(runs.steps) < 2:
         return None
     few = slice(0, 20_000)
@@ -55,7 +55,7 @@ def _drift(task: Task) -> Any:
     return {name: summary(torch.from_numpy(change)) for name, change in changes.items()}
 
 
-def show(description: dict[str, Any], terminal: Terminal) -> None:
+def print_task(description: dict[str, Any], terminal: Terminal) -> None:
     """Print a description as tables that fit a terminal."""
     terminal.say(description["task"], "bold")
     splits = ", ".join(f"{name} {count:,}" for name, count in description["splits"].items())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 
-def main(module: str, arguments: dict[str, Any]) -> None:
+def run_reader(module: str, arguments: dict[str, Any]) -> None:
     """Call the function ``read`` of a module beside this one."""
     _limit(arguments.pop("memory"), arguments.pop("seconds"))
     warnings.simplefilter("ignore")  # about guessed masses and missing fields
@@ -44,4 +44,4 @@ def _limit(memory: int, seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    run_reader(sys.argv[1], json.loads(sys.argv[2]))
