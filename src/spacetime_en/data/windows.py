@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, Protocol, SupportsIndex
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from spacetime_en.data.graphs import (
     to_tensor,
 )
 from spacetime_en.data.rng import Streams
+from spacetime_en.data.sizes import of_like_size, share_of_padding
 from spacetime_en.data.slots import NOBODY
 from spacetime_en.data.steps import TargetSteps, parse_steps
 from spacetime_en.data.trajectories import Trajectories
@@ -40,6 +41,12 @@ _IN_MEMORY = 1 << 28  # bytes; windows that need no more are kept as tensors
 _AT_ONCE = 10_000  # windows that are read at a time
 _LOOKED_AT = 1 << 22  # slots of windows that are looked at, at a time
 Targets = Literal["observed", "clean", "zero"]
+
+
+class Digest(Protocol):
+    """A hash that is being computed, as of :mod:`hashlib`."""
+
+    def update(self, data: Any, /) -> None: ...
 
 
 class Windows:
@@ -68,8 +75,8 @@ class Windows:
         nodes: of data in which nodes come and go, those observed in the last frame (``"last"``),
             or in all L + T frames (``"all"``).
         min_nodes: a window has at least so many of them, and at least one target.
-        radius: neighbours are the nodes within it in the last frame; None: all, or
-        k: so many of the nearest.
+        radius: neighbours are the nodes within this distance in the last frame; None: all nodes.
+        k: neighbours are so many of the nearest nodes in the last frame; None: all nodes.
         dtype: of the tensors.
     """
 
@@ -197,7 +204,7 @@ class Windows:
     def __getitem__(
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
     ) -> tuple[SpacetimeGraph, Forecast]:
-        rows = _rows(index, len(self))
+        rows = rows_of(index, len(self))
         if self.ragged or not self.fits_in_memory:
             return self._read(rows)
         graph, target = self._loaded
@@ -210,6 +217,16 @@ class Windows:
     def ragged(self) -> bool:
         """Whether windows have their own numbers of nodes, so that batches are padded."""
         return self.trajectories.ids is not None
+
+    def padding(self, batch_size: int) -> float:
+        """The share of places for nodes that stay empty in batches of training."""
+        if not self.ragged:
+            N = self.trajectories.x.shape[2]
+            return 1 - float(self.node_counts.mean(dtype=float)) / N
+        generator = torch.Generator().manual_seed(0)
+        order = torch.randperm(len(self), generator=generator)
+        order = of_like_size(order, self.node_counts, batch_size, generator)
+        return share_of_padding(order, self.node_counts, batch_size)
 
     @property
     def fits_in_memory(self) -> bool:
@@ -333,6 +350,22 @@ class Windows:
                 out[b, k] = streams.at(run, (0, 0, step, 1)).standard_normal((2, N, n))
         return np.asarray(np.sqrt(self.noise) * out)
 
+    def add_to(self, digest: Digest) -> None:
+        """Add the data, and how they are cut, to a fingerprint."""
+        digest.update(self.trajectories.fingerprint.encode())
+        digest.update(repr((self.noise, self.noise_seed, self.targets, str(self.dtype))).encode())
+        if self.radius is not None or self.k is not None:
+            digest.update(repr((self.radius, self.k)).encode())
+        if len(self.target_steps) > 1:
+            digest.update(repr(self.target_steps).encode())
+        if self.trajectories.observed is not None:
+            digest.update(self.nodes.encode())
+        digest.update(np.ascontiguousarray(self.runs).data)
+        for start in range(0, len(self.cut), 100_000):
+            digest.update(self.cut.frames(slice(start, start + 100_000)).data)
+        if self.numbers is not None:
+            digest.update(np.ascontiguousarray(self.numbers).data)
+
     def without_noise(self) -> Windows:
         """The same windows without noise."""
         if self.noise == 0:
@@ -357,7 +390,7 @@ class Windows:
         return changed
 
 
-def _rows(index: Any, length: int) -> NDArray[np.int64]:
+def rows_of(index: Any, length: int) -> NDArray[np.int64]:
     """The rows from 0 to `length` - 1 that an index selects in NumPy, without listing all.
 
     Args:
