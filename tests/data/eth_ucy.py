@@ -16,7 +16,7 @@ needs_eth_ucy = pytest.mark.skipif(
 
 
 def invent_scenes(folder, frames=70, people=9):
-    """Write all recordings, with invented people: they come, turn, and go; at times nobody is there.
+    """Write all recordings with invented people, who come and go; at times nobody is there.
 
     Returns: the rows (frame, person, x, y) of each recording.
     """
@@ -32,7 +32,11 @@ def invent_scenes(folder, frames=70, people=9):
         table = np.array(sorted(rows))
         tables[name] = table
         cut = table[:, 0] < 8 * frames
-        parts = {"all_data": ("", table), "train": ("_train", table[cut]), "val": ("_val", table[~cut])}
+        parts = {
+            "all_data": ("", table),
+            "train": ("_train", table[cut]),
+            "val": ("_val", table[~cut]),
+        }
         for part, (ending, lines) in parts.items():
             (folder / part).mkdir(parents=True, exist_ok=True)
             np.savetxt(folder / part / f"{name}{ending}.txt", lines, fmt="%.6g", delimiter="\t")

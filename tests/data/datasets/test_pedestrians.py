@@ -1,4 +1,4 @@
-"""Pedestrians: the protocol as a plain loop, invented people, the measured ones if they are there."""
+"""Pedestrians: the protocol as a plain loop, with invented people and, if there, measured ones."""
 
 import math
 
@@ -45,10 +45,7 @@ def constant_velocity(windows):
     for path in (path for window in windows for path in window):
         (x0, y0), (x1, y1) = path[6:8]
         distances.append(
-            [
-                math.dist((x1 + k * (x1 - x0), y1 + k * (y1 - y0)), path[7 + k])
-                for k in range(1, 13)
-            ]
+            [math.dist((x1 + k * (x1 - x0), y1 + k * (y1 - y0)), path[7 + k]) for k in range(1, 13)]
         )
     distances = np.array(distances)
     return distances.mean(), distances[:, -1].mean()
@@ -115,10 +112,10 @@ def test_damaged_recordings(monkeypatch, tmp_path, text, sentence):
     invent_scenes(tmp_path)
     monkeypatch.setenv("SPACETIME_EN_ETH_UCY", str(tmp_path))
     (tmp_path / "all_data" / "biwi_eth.txt").write_text(text)
-    with pytest.raises(InputError, match=f"biwi_eth.txt: .*{sentence}"):
+    with pytest.raises(InputError, match=rf"biwi_eth\.txt: .*{sentence}"):
         load_task("eth")
     (tmp_path / "all_data" / "biwi_eth.txt").unlink()
-    with pytest.raises(InputError, match="biwi_eth.txt: cannot be read"):
+    with pytest.raises(InputError, match=r"biwi_eth\.txt: cannot be read"):
         load_task("eth")
 
 

@@ -32,7 +32,11 @@ TESTED: dict[Scene, tuple[str, ...]] = {
     "zara1": ("crowds_zara01",),
     "zara2": ("crowds_zara02",),
 }
-RECORDINGS = (*(name for names in TESTED.values() for name in names), "crowds_zara03", "uni_examples")
+RECORDINGS = (
+    *(name for names in TESTED.values() for name in names),
+    "crowds_zara03",
+    "uni_examples",
+)
 FRAMES_IN, FRAMES_OUT = 8, 12
 FRAME_STEP, SECONDS = 10, 0.4  # from one observation to the next, in frame numbers and in time
 
