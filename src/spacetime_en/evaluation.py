@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -220,14 +220,15 @@ def measure_errors(
         if progress is not None:
             progress(len(graph))
     position, velocity = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    predicted_and_actual = [torch.cat(parts) for parts in zip(*calibrations, strict=True)]
-    predicted, actual = predicted_and_actual or (None, None)
     nodes = max(x.shape[1] for x, _ in ends)
     x, v = (
         torch.cat([functional.pad(t, (0, 0, 0, nodes - t.shape[1])) for t in parts])
         for parts in zip(*ends, strict=True)
     )
-    found = Errors(position, velocity, predicted, actual, PathErrors.join(paths))
+    found = Errors(position, velocity, paths=PathErrors.join(paths))
+    if calibrations:
+        predicted, actual = (torch.cat(parts) for parts in zip(*calibrations, strict=True))
+        found = replace(found, predicted=predicted, actual=actual)
     return found, Forecast(x.unsqueeze(1), v.unsqueeze(1))
 
 
@@ -284,7 +285,7 @@ def _as_the_model(model: Forecaster, graph: SpacetimeGraph) -> SpacetimeGraph:
     return graph if parameter is None else graph.to(parameter.device, parameter.dtype)
 
 
-def _drift(windows: Windows, ends: Forecast) -> dict[str, Any] | None:
+def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
     """The drift of conserved quantities from the last frame to the last forecast and target."""
     t = windows.trajectories
     system = SYSTEMS.get(t.meta.get("system", ""))
@@ -292,7 +293,7 @@ def _drift(windows: Windows, ends: Forecast) -> dict[str, Any] | None:
         return None
     runs, frames = windows.locate()
     last, target = frames[:, windows.length - 1], frames[:, -1]
-    x, v = ends.last
+    x, v = forecast.last
     start = t.x[runs, last], t.v[runs, last]
     attributes = {name: stacked[runs] for name, stacked in t.attributes.items()}
     ends = {

@@ -50,7 +50,8 @@ def errors(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:
 
 def displacements(x: Tensor, target: Tensor) -> Tensor:
     """The distances of nodes from their targets, (B, T, N, n) -> (B, T, N)."""
-    return torch.linalg.vector_norm(x - target, dim=-1)
+    distances: Tensor = torch.linalg.vector_norm(x - target, dim=-1)
+    return distances
 
 
 def ade(forecast: Forecast, target: Forecast) -> Tensor:
