@@ -61,6 +61,6 @@ def test_paths_are_shown_in_80_columns(evaluation, monkeypatch, capsys):
     assert "StraightLine, best of 20 samples: ADE 0.2562, FDE 0.6" in lines
     ridge = [line.split()[1:] for line in lines if line.startswith("ridge")]
     assert ridge[1] == ["0.7", "0.01", "0.4", "1.5", "–"]  # nobody is left at the end
-    assert ridge[2] == ["0.1", "0.2", "0.4", "0.5", "0.6", "0.8"]
+    assert ridge[2] == ["0.1", "0.2", "0.3", "0.5", "0.6", "0.8"]
     times = next(line for line in lines if line.startswith("mean distance after"))
-    assert times.split()[3:] == ["0.5", "1", "2", "2.5", "3", "4"]
+    assert times.split()[3:] == ["0.5", "1", "1.5", "2.5", "3", "4"]

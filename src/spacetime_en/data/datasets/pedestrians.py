@@ -20,6 +20,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet
 from spacetime_en.data.slots import NOBODY, assign_slots
+from spacetime_en.data.steps import TargetSteps
 from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 
@@ -37,7 +38,6 @@ RECORDINGS = (
     "crowds_zara03",
     "uni_examples",
 )
-FRAMES_IN, FRAMES_OUT = 8, 12
 FRAME_STEP, SECONDS = 10, 0.4  # from one observation to the next, in frame numbers and in time
 
 
@@ -48,10 +48,12 @@ class Pedestrians(DataSet):
     Args:
         scene: the one to test on, whole: eth, hotel, univ, zara1 or zara2. The first 80 % of the
             others are trained on, and the rest of them is for validation.
+        target_steps: frames from the last one to the targets, 0.4 s each: 1..12, or fewer.
         min_people: leave out windows with fewer people; 2 and 1 are in use.
     """
 
     scene: Scene
+    target_steps: TargetSteps = "1..12"
     min_people: PositiveInt = 2
 
     def load(self, name: str, cache: Path) -> Task:
@@ -59,9 +61,9 @@ class Pedestrians(DataSet):
         data = load_scenes(find_scenes(cache / "eth_ucy"), self.scene)
         return Task.from_trajectories(
             data,
-            length=FRAMES_IN,
+            length=8,
             stride=1,
-            target_steps=tuple(range(1, FRAMES_OUT + 1)),
+            target_steps=self.target_steps,
             nodes="all",
             min_nodes=self.min_people,
             name=name,
@@ -128,8 +130,7 @@ def _as_trajectories(parts: Sequence[_Part]) -> Trajectories:
         number = part.table[:, 0].astype(np.int64) // FRAME_STEP
         frame = number - number.min()
         people, person = np.unique(part.table[:, 1].astype(np.int64), return_inverse=True)
-        first, last = np.full(len(people), len(frame)), np.zeros(len(people), dtype=np.int64)
-        first[:] = frame.max()
+        first, last = np.full(len(people), frame.max()), np.zeros(len(people), dtype=np.int64)
         np.minimum.at(first, person, frame)
         np.maximum.at(last, person, frame)
         rows.append((frame, people, person, first, last, assign_slots(first, last)))
