@@ -44,7 +44,8 @@ class EGNNBenchmark(DataSet):
         folder = cache / "egnn-nbody"
         data = cached(folder, name, sum(counts), lambda done: replay(progress=done).save(folder))
         # The one window of each run that starts at frame 30.
-        span = (SAVED_STEPS[0], SAVED_STEPS[0] + FRAME_INTERVAL * parse_steps(self.target_steps)[-1])
+        ahead = FRAME_INTERVAL * parse_steps(self.target_steps)[-1]
+        span = (SAVED_STEPS[0], SAVED_STEPS[0] + ahead)
         train, val, test = (
             Windows(
                 data, 1, 1, self.target_steps, frame_interval=FRAME_INTERVAL, steps=span, runs=runs
