@@ -1,10 +1,11 @@
 """Commands that are plain functions: their options are the function's arguments."""
 
 import importlib
-import json as json_module
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tyro.conf import Positional
 
@@ -26,10 +27,7 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
     if not nodes:
         raise InputError("nodes: expected one or more numbers of nodes, found none.")
     rows = describe_presets(nodes)
-    if json:
-        print(json_module.dumps(rows, indent=2))
-    else:
-        print_presets(rows, Terminal())
+    _print(rows, json, print_presets)
 
 
 def simulate(
@@ -115,10 +113,14 @@ def data_info(name: Positional[str], picture: Path | None = None, json: bool = F
         from spacetime_en.report.plots import plot_trajectories
 
         description["picture"] = str(plot_trajectories(task, picture))
-    if json:
-        print(json_module.dumps(description, indent=2))
+    _print(description, json, print_task)
+
+
+def _print(result: Any, as_json: bool, show: Callable[[Any, Terminal], None]) -> None:
+    if as_json:
+        print(json.dumps(result, indent=2))
     else:
-        print_task(description, Terminal())
+        show(result, Terminal())
 
 
 def data_import(
