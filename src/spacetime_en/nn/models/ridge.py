@@ -66,7 +66,7 @@ class _Ridge(Regression):
         for t, (fit, check) in enumerate(both):
             if fit.count == 0 or check.count == 0:
                 continue  # nothing to fit or to choose by: the straight line
-            solutions = [fit.solution(penalty) for penalty in RIDGE_PENALTIES]  # (A, 2 outputs) each
+            solutions = [fit.solution(p) for p in RIDGE_PENALTIES]  # (A, 2 outputs) each
             judged = [(check.errors(w).chunk(2), w.chunk(2, dim=1)) for w in solutions]
             for i, weights in enumerate((self.position, self.velocity)):
                 error, w = best((float(e[i].mean()), w[i]) for e, w in judged)
