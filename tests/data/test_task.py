@@ -314,3 +314,24 @@ def test_copies_among_windows_of_your_own_are_refused():
 def test_what_cannot_be_windows_is_told_in_one_sentence(windows, sentence):
     with pytest.raises(InputError, match=sentence):
         Task("own", windows, Own(5, 1), Own(5, 2))
+
+
+def test_recordings_of_different_lengths_are_split_by_their_own_time():
+    rng = np.random.default_rng(0)
+    runs = [rng.standard_normal((frames, 3, 2)).cumsum(0) for frames in (400, 100, 60, 4)]
+    task = Task.from_trajectories(Trajectories.from_runs(runs), length=3, target_steps=2)
+    spans = {split: windows.spans().tolist() for split, windows in task.splits.items()}
+    assert spans["train"] == [[0, 319], [0, 79], [0, 47], [400, -1]]  # too short for a window
+    assert spans["val"] == [[320, 359], [80, 89], [48, 53], [400, -1]]
+    assert spans["test"] == [[360, 399], [90, 99], [54, 59], [400, -1]]
+
+
+def test_windows_of_one_recording_that_touch_leak():
+    t = Trajectories.from_arrays(np.random.default_rng(0).standard_normal((1, 60, 3, 2)).cumsum(1))
+
+    def windows(*span):
+        return Windows(t, 3, 1, 2, steps=np.array([span]))
+
+    Task("apart", windows(0, 30), windows(31, 45), windows(46, 59))
+    with pytest.raises(InputError, match="val and test share a trajectory"):
+        Task("touching", windows(0, 30), windows(31, 46), windows(46, 59))

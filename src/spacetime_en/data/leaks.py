@@ -24,10 +24,12 @@ def overlaps(splits: dict[str, Windows]) -> Iterable[str]:
         one, two = splits[a], splits[b]
         if not (hasattr(one, "cut") and hasattr(two, "cut")):
             continue  # nobody knows where windows that somebody else has cut are from
-        same_data = _same_data(one.trajectories, two.trajectories)
-        (first_1, end_1), (first_2, end_2) = ((w.cut.first[0], w.cut.ends[-1]) for w in (one, two))
-        same_time = first_1 <= end_2 and first_2 <= end_1
-        if same_data and same_time and np.isin(two.runs, one.runs).any():
+        if not _same_data(one.trajectories, two.trajectories):
+            continue
+        spans_1, spans_2 = one.spans(), two.spans()
+        _, at_1, at_2 = np.intersect1d(one.runs, two.runs, return_indices=True)
+        (first_1, end_1), (first_2, end_2) = spans_1[at_1].T, spans_2[at_2].T
+        if ((first_1 <= end_2) & (first_2 <= end_1)).any():
             yield f"{a} and {b} share a trajectory: one split leaks into the other."
 
 

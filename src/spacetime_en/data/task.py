@@ -132,16 +132,16 @@ class Task:
             return Windows(trajectories, length, stride, target_steps, **where)
 
         if by_time:
-            first, last = int(trajectories.steps[0]), int(trajectories.steps[-1])
-            a, b = (first + int((last - first) * share) for share in (0.8, 0.9))
+            spans = _shares_of_time(trajectories)
             furthest = parse_steps(target_steps)[-1]
-            if min(b - a, last - b) - 1 < ((length - 1) * stride + furthest) * interval:
+            shortest = min(int(np.ptp(span.reshape(-1, 2), axis=1).max()) for span in spans)
+            if shortest < ((length - 1) * stride + furthest) * interval:
                 raise InputError(
                     f"trajectories: {num} runs of {len(trajectories.steps)} frames can be split "
                     "neither by run (at least ten) nor by time (a tenth is too short for windows "
                     f"of {length} frames and a target); give more of either, or shorter windows."
                 )
-            parts = [windows(steps=span) for span in ((first, a), (a + 1, b), (b + 1, last))]
+            parts = [windows(steps=span) for span in spans]
             return cls(name, parts[0], parts[1], parts[2], audit=audit)
         if labels is not None:
             parts = [windows(runs=runs) for runs in _labelled(labels, num)]
@@ -154,6 +154,15 @@ class Task:
             )
         parts = [windows(runs=part) for part in np.split(np.arange(num), np.cumsum(sizes))[:3]]
         return cls(name, parts[0], parts[1], parts[2], audit=audit)
+
+
+def _shares_of_time(trajectories: Trajectories) -> list[NDArray[np.int64]]:
+    """The first and last step of the three splits of time, (2,), or (R, 2) if runs differ."""
+    steps, lengths = trajectories.steps, trajectories.lengths
+    first, last = steps[0], steps[-1] if lengths is None else steps[lengths - 1]
+    a, b = (first + ((last - first) * share).astype(np.int64) for share in (0.8, 0.9))
+    bounds = (first, a), (a + 1, b), (b + 1, last)
+    return [np.stack(np.broadcast_arrays(*pair), axis=-1) for pair in bounds]
 
 
 def _labelled(labels: Sequence[str], num: int) -> list[NDArray[np.int64]]:

@@ -66,7 +66,8 @@ class Windows:
         frame_interval: the length of a frame interval in ``trajectories.steps``; None: the
             commonest gap between frames.
         runs: the trajectories used, (R,); None: all.
-        steps: (first, last) step that windows may touch, target included; None: all.
+        steps: (first, last) step that windows may touch, targets included, for all runs or for
+            each, (R, 2); None: all.
         starts: which windows, as pairs (run, step of the first frame), (W, 2); None: all that fit.
         noise: variance of Gaussian noise on every observed position and velocity.
         noise_seed: of the noise, apart from the seed of the trajectories.
@@ -90,7 +91,7 @@ class Windows:
         *,
         frame_interval: PositiveInt | None = None,
         runs: NDArray[np.int64] | Sequence[int] | None = None,
-        steps: tuple[int, int] | None = None,
+        steps: tuple[int, int] | NDArray[np.int64] | None = None,
         starts: NDArray[np.int64] | Sequence[tuple[int, int]] | None = None,
         noise: NonNegativeFloat = 0.0,
         noise_seed: Count = 0,
@@ -132,25 +133,38 @@ class Windows:
             raise no_window
         seen, ahead = np.arange(length) * stride, last + np.array(self.target_steps)
         self.cut = Cut.find(recorded, np.append(seen, ahead) * interval)
-        if steps is not None:
-            self.cut = self.cut.between(*steps)
+        spans = None if steps is None else as_integers("steps", steps)
+        if spans is not None and spans.shape not in ((2,), (len(self.runs), 2)):
+            raise InputError(f"steps: expected (first, last), found shape {spans.shape}.")
+        if spans is not None and spans.ndim == 1:
+            self.cut, spans = self.cut.between(*spans), None
         if len(self.cut) == 0:
             raise no_window
         # Indices into the grid of all runs and starts; None: the whole grid.
-        self.numbers = self._select(None if starts is None else as_integers("starts", starts))
+        self.numbers = self._select(
+            None if starts is None else as_integers("starts", starts), spans
+        )
         _, _, slots, _ = trajectories.x.shape
         self.node_counts: NDArray[np.int64] = np.broadcast_to(slots, len(self))  # (W,)
         if trajectories.observed is not None:
             self._keep_populated(wanted=starts is not None)
 
-    def _select(self, starts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """The windows asked for that, in runs of different lengths, lie inside their run."""
+    def _select(
+        self, starts: NDArray[np.int64] | None, spans: NDArray[np.int64] | None
+    ) -> NDArray[np.int64] | None:
+        """The windows asked for that lie inside their run and, of `spans` (R, 2), its steps."""
         lengths = self.trajectories.lengths
         count, ends = len(self.cut), self.cut.ends
         if starts is None:
-            if lengths is None:
+            if lengths is None and spans is None:
                 return None
-            inside = ends < lengths[self.runs][:, None]  # (R, S)
+            inside = np.ones((len(self.runs), count), dtype=bool)
+            if lengths is not None:
+                inside &= ends < lengths[self.runs][:, None]
+            if spans is not None:
+                recorded = self.trajectories.steps
+                inside &= recorded[self.cut.first] >= spans[:, :1]
+                inside &= recorded[ends] <= spans[:, 1:]
             if not inside.any():
                 raise InputError(
                     "windows: no run is long enough; use a smaller length, stride or target_steps."
@@ -292,6 +306,16 @@ class Windows:
             last = frames[:, self.length - 1 : self.length]
             ids = t.ids[places_of(runs, last, slots)][:, 0]
         return np.where(taken, ids, NOBODY)
+
+    def spans(self) -> NDArray[np.int64]:
+        """The first and the last frame that windows of each run touch, (R, 2); none: (T, -1)."""
+        if self.numbers is None:
+            return np.tile([self.cut.first[0], self.cut.ends[-1]], (len(self.runs), 1))
+        runs, windows = np.divmod(self.numbers, len(self.cut))
+        spans = np.tile([len(self.trajectories.steps), -1], (len(self.runs), 1))
+        np.minimum.at(spans[:, 0], runs, self.cut.first[windows])
+        np.maximum.at(spans[:, 1], runs, self.cut.ends[windows])
+        return spans
 
     def last_in_each_run(self) -> NDArray[np.int64]:
         """The index of the last window of each run."""
