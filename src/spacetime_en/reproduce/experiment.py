@@ -215,7 +215,7 @@ def _tested(model: Forecaster, task: Task, config: Config) -> Result:
         forecast = model(graph)
     result: Result = {
         "test": evaluation.report,
-        "shown": {"x": forecast.x.tolist(), "true": target.x.tolist()},
+        "shown": {"x": forecast.last[0].tolist(), "true": target.last[0].tolist()},
         "attention": attention_maps(model, task),
     }
     if task.test.noise > 0 and task.test.targets == "observed":
