@@ -70,7 +70,7 @@ def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
         key=lambda p: (next((k for s, k in order.items() if s in p.name), 3), p.name),
     )
     if not locations:
-        raise InputError(f"{path}: holds neither a data set of this package nor loc_*.npy files.")
+        raise InputError(f"{path}: holds no data set of this package, no tables and no loc_*.npy.")
 
     def joined(kind: str) -> Any:
         files = [p.with_name(p.name.replace("loc_", f"{kind}_", 1)) for p in locations]
