@@ -512,8 +512,8 @@ def _differences(along: NDArray[np.float64], tracks: _Tracks, dt: float) -> NDAr
     rates = np.zeros(len(along))
     with np.errstate(all="ignore"):  # what overflows is found with the values
         np.subtract(along[1:], along[:-1], out=rates[1:])
-        rates[1:] /= np.diff(tracks.cell)  # (nonsense where a track starts)
-        rates /= dt
+        times = (np.arange(tracks.last.max() + 1) * dt)[tracks.cell]
+        rates[1:] /= np.diff(times)  # (nonsense where a track starts)
     single = tracks.first == tracks.last
     rates[tracks.start] = np.where(single, 0.0, rates[np.minimum(tracks.start + 1, len(along) - 1)])
     return rates
