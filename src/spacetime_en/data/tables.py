@@ -448,7 +448,10 @@ class ArrayTable:
 def _as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
-    return np.asarray(values)
+    made = np.asarray(values)
+    # Of numbers among texts NumPy makes texts; they stay what they are.
+    mixed = made.dtype.kind in "US" and not isinstance(values, np.ndarray)
+    return np.asarray(values, dtype=object) if mixed else made
 
 
 def _labels(name: str, array: NDArray[Any]) -> Labels:

@@ -7,7 +7,7 @@ times of a node's observations. Every observation goes to the nearest row.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_FRAMES = 1_500_000  # of a recording; the times of so many fit the facts of a data set
 _AT_ONCE = 1 << 20  # rows
+_COMMON = 0.2  # the share of gaps above which a gap is no accident
 _OFF = 1e-3  # of a step: what is nearer to a frame is at it
 
 
@@ -54,10 +55,10 @@ def pack(
     from spacetime_en.data.trajectories import DIFFERENCES, Trajectories
 
     o = observations
-    kept = _drop_unseen(o)
+    grid = _find_grid(o, frame_step)  # of all rows: those without a position are frames, too
+    grid, kept = _drop_unseen(o, grid)
     _drop_velocities(o)
     _check_attributes(o, kept)
-    grid = _find_grid(o, frame_step)
     tracks = _sort(o, grid, kept)
     dt, how = _time_of_a_step(o, grid, tracks, time_step)
     measured, n = bool(o.velocities), len(o.positions)
@@ -115,13 +116,16 @@ def pack(
 # --- what was seen --------------------------------------------------------------------------------
 
 
-def _drop_unseen(o: Observations) -> NDArray[np.int64] | None:
-    """Leave out rows without a position; returns the rows that are kept, or None for all."""
+def _drop_unseen(o: Observations, grid: _Grid) -> tuple[_Grid, NDArray[np.int64] | None]:
+    """Leave out rows without a position, and recordings of nothing else.
+
+    Returns: the grid of the recordings that are left, and the rows that are kept (None: all).
+    """
     seen = np.isfinite(o.positions[0])
     for positions in o.positions[1:]:
         seen &= np.isfinite(positions)
     if seen.all():
-        return None
+        return grid, None
     missing = len(seen) - int(seen.sum())
     if missing == len(seen):
         raise InputError(f"{o.tables[0].where}: no row has a position; all are NaN or missing.")
@@ -138,7 +142,8 @@ def _drop_unseen(o: Observations) -> NDArray[np.int64] | None:
     o.recording = codes.astype(np.int32)
     o.recordings = [o.recordings[i] for i in there]
     o.splits = None if o.splits is None else [o.splits[i] for i in there]
-    return np.flatnonzero(seen)
+    grid = replace(grid, first=grid.first[there], lengths=grid.lengths[there])
+    return grid, np.flatnonzero(seen)
 
 
 def _row(kept: NDArray[np.int64] | None, row: int) -> int:
@@ -238,11 +243,13 @@ def _regular(gaps: NDArray[np.float64]) -> float:
     if len(gaps) == 0:
         return 1.0
     typical = float(np.median(gaps))
-    about = typical * max(_commonest(np.round(gaps / typical, 2)), 0.01)
+    ratios = np.round(gaps / typical, 2)
+    common = max(_commonest(ratios), 0.01)
+    about = typical * (common if (ratios == common).mean() > _COMMON else 1.0)
     counts = np.rint(gaps / about)
     if (np.abs(gaps - counts * about) <= 1e-6 * about).all():
         return float(f"{about:.12g}")
-    return float(gaps[counts > 0].sum() / counts.sum())
+    return float(gaps.sum() / max(counts.sum(), 1))  # errors of single gaps cancel
 
 
 # --- tracks ---------------------------------------------------------------------------------------

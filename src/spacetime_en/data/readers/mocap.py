@@ -256,12 +256,15 @@ class MotionFiles:
         motion = parse_amc(self._read[name](), where)
         skeleton = self.skeleton(trial)
         try:
-            with np.errstate(all="ignore"):  # what overflows is found with the values
-                return skeleton.positions(motion)
+            with np.errstate(all="ignore"):
+                positions = skeleton.positions(motion)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         except (KeyError, ValueError) as error:
             raise InputError(f"{where}: does not fit its skeleton ({reason(error)}).") from None
+        if not np.isfinite(positions).all():  # in an array, NaN would mean "not observed"
+            raise InputError(f"{where}: its numbers are NaN, infinite or too large.")
+        return positions
 
 
 def read_mocap(path: Path, time_step: float = 1 / FRAMES_PER_SECOND) -> Trajectories:
