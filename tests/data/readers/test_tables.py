@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -96,6 +97,22 @@ def test_mixed_dimensions(tmp_path):
     t = read(tmp_path / "a.csv")
     assert t.observed[0, :, 0].tolist() == [True, False, True]
     assert "1 rows with NaN, infinite or missing positions: not observed" in t.meta["notes"]
+
+
+@pytest.mark.slow
+def test_memory_stays_below_three_times_the_file(tmp_path):
+    rng = np.random.default_rng(0)
+    with (tmp_path / "a.csv").open("w") as file:
+        file.write(HEAD)
+        for person, start in enumerate(np.sort(rng.integers(0, 400, 2000)).tolist()):
+            for frame, (x, y) in enumerate(rng.normal(size=(100, 2)).tolist(), start=start):
+                file.write(f"{frame},{person},{x:.6f},{y:.6f}\n")
+    tracemalloc.start()
+    t = read(tmp_path / "a.csv")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert t.observed.sum() == 200_000
+    assert peak < 3 * (tmp_path / "a.csv").stat().st_size + (8 << 20)  # blocks of text, modules
 
 
 # --- Parquet --------------------------------------------------------------------------------------

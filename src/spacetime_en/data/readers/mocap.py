@@ -257,14 +257,14 @@ class MotionFiles:
         skeleton = self.skeleton(trial)
         try:
             with np.errstate(all="ignore"):
-                positions = skeleton.positions(motion)
+                x = skeleton.positions(motion)
+            if not np.isfinite(x).all():  # angles that are not numbers are no missing joints
+                raise InputError("NaN or infinite values; mend or cut them out.")
+            return x
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         except (KeyError, ValueError) as error:
             raise InputError(f"{where}: does not fit its skeleton ({reason(error)}).") from None
-        if not np.isfinite(positions).all():  # in an array, NaN would mean "not observed"
-            raise InputError(f"{where}: its numbers are NaN, infinite or too large.")
-        return positions
 
 
 def read_mocap(path: Path, time_step: float = 1 / FRAMES_PER_SECOND) -> Trajectories:
