@@ -26,6 +26,7 @@ TESTED_ELSEWHERE = {
     "data/readers/foreign/atoms.py": READERS,
     "data/readers/foreign/h5md.py": READERS,
     "data/readers/foreign/molecules.py": READERS,
+    "data/readers/foreign/parquet.py": "data/readers/test_tables.py",
     "data/readers/foreign/program.py": "data/readers/test_untrusted_files.py",
     "data/readers/h5md.py": READERS,
     "data/readers/mocap.py": "data/datasets/test_mocap.py",

@@ -24,6 +24,7 @@ RIGHT = [
     "data info data --picture OUT.png",
     "data info charged",
     "data import walk.npz --out OUT",
+    "data import walk.npz --out OUT --columns.frame t --interpolate 2 --frame-step 1",
     "data import walk.npz --out OUT --time-step 0.5 --select all --topology walk.npz",
     "train linear --data data --out OUT --task.length 3 --steps 2 --lr 1e-3 --batch-size 5",
     "train mlp --data data --out OUT --task.length 3 --model.hidden 4 --steps 1 --seed 3 --ema 0.9",

@@ -98,6 +98,31 @@ def test_import_says_what_was_understood(monkeypatch, capsys, tmp_path):
     assert json.loads(text)["features"] == 2
 
 
+def test_import_of_a_table_says_what_was_understood(monkeypatch, capsys, tmp_path):
+    rows = "".join(
+        f"{10 * f},p{i},{f},{i},{f * i}\n" for f in range(5) for i in range(2) if f != 2 * i
+    )
+    (tmp_path / "walk.csv").write_text("n,who,x,y,speed\n" + rows)
+    command = ["data", "import", str(tmp_path / "walk.csv"), "--out", str(tmp_path / "set")]
+    command += ["--columns.frame", "n", "--columns.id", "who", "--time-step", "0.4"]
+    text = run(monkeypatch, capsys, *command)
+    assert "columns: frame: n; id: who; positions: x, y; ignored: speed." in text
+    assert "1 recording, 2 nodes, at most 2 at a time; 5 frames, 10 frame numbers apart." in text
+    assert "observed: 88.9 % of the frames from each node's first to its last; 1 gap" in text
+    assert Trajectories.open(tmp_path / "set").meta["node_names"] == ["p1", "p0"]
+    command[4] = str(tmp_path / "whole")
+    assert "1 frame filled in" in run(monkeypatch, capsys, *command, "--interpolate", "1")
+
+
+def test_import_says_that_nan_is_not_observed(monkeypatch, capsys, tmp_path):
+    x = np.zeros((5, 2, 2))
+    x[1, 0] = np.nan
+    np.savez(tmp_path / "a.npz", x=x)
+    out = str(tmp_path / "set")
+    text = run(monkeypatch, capsys, "data", "import", str(tmp_path / "a.npz"), "--out", out)
+    assert "observed: 90.0 % of nodes and frames; NaN positions are not observed." in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -7,7 +7,7 @@ from spacetime_en import InputError
 from spacetime_en.data import Trajectories
 from spacetime_en.data.readers import read
 from spacetime_en.data.shards import ShardWriter
-from spacetime_en.data.writers import open_writer
+from spacetime_en.data.writers import open_forecasts, open_writer
 
 RNG = np.random.default_rng(0)
 SEVERAL = ["set", "a.npz"]
@@ -244,3 +244,125 @@ def test_what_cannot_be_atoms_is_refused_at_once(tmp_path, name):
         assert write(tmp_path / name, tiny).x[0, 0, 0, 0] == tiny.x[0, 0, 0, 0]
     else:
         assert "keeps eight decimals, and x is" in refused(tmp_path / name, tiny)
+
+
+# --- nodes that come and go -----------------------------------------------------------------------
+
+
+def crowd():
+    """Two people after each other, a third with a gap."""
+    rows = {"frame": [0, 1, 3, 4, 0, 2, 4], "id": [7, 7, 8, 8, 9, 9, 9]}
+    rows |= {"x": RNG.random(7), "y": RNG.random(7), "size": RNG.random(7)}
+    return Trajectories.from_table(rows, attributes=["size"], notify=lambda text: None)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_nodes_that_come_and_go_come_back(tmp_path, name):
+    t = crowd()
+    with open_writer(tmp_path / name, like=t) as writer:
+        writer.append(t)
+    back = read(tmp_path / name)
+    assert_same(t, back)
+    for field in ("observed", "ids"):
+        assert np.array_equal(getattr(t, field), getattr(back, field))
+    assert np.array_equal(t.frame_attributes["size"], back.frame_attributes["size"])
+
+
+def test_h5md_keeps_gaps_and_refuses_who_comes_and_goes(tmp_path):
+    pytest.importorskip("h5py", reason="the extra `h5md` is not installed")
+    x = RNG.random((1, 5, 3, 2))
+    x[0, 1:3, 0] = np.nan
+    t = Trajectories.from_arrays(x)
+    with open_writer(tmp_path / "a.h5", like=t) as writer:
+        writer.append(t)
+    back = read(tmp_path / "a.h5")
+    assert_same(t, back)
+    assert np.array_equal(t.observed, back.observed)
+    with pytest.raises(InputError, match=r"b.h5: a .h5 file holds no nodes that come and go; use"):
+        write(tmp_path / "b.h5", crowd())
+
+
+# --- tables of forecasts --------------------------------------------------------------------------
+
+
+def forecast(path, t, batches=2, **options):
+    """Two targets after each of four windows, in batches."""
+    runs, last = np.array([0, 0, 1, 1]), np.array([1, 2, 1, 2])
+    horizon = np.tile(t.times[1] * np.array([1.0, 3.0]), (4, 1))
+    x = RNG.random((4, 2, 2, 2))
+    mask = np.ones((4, 2, 2), dtype=bool)
+    mask[3, 1, 0] = False
+    ids = np.array([[7, 9], [9, 7], [8, 9], [9, 8]])
+    with open_forecasts(path, like=t) as table:
+        for part in np.array_split(np.arange(4), batches):
+            table.append(
+                runs[part], last[part], horizon[part], x[part], 2 * x[part], ids[part], mask[part]
+            )
+    return x
+
+
+def two_recordings(names=("f", "who", "left", "up"), people=(7, 8, 9), first=(100, 200)):
+    rows = {name: [] for name in ("scene", *names)}
+    for scene, start in zip("ab", first, strict=True):
+        for i in range(5):
+            for person in people[i % 2 :]:
+                cells = (scene, start + 10 * i, person, RNG.random(), RNG.random())
+                for name, cell in zip(rows, cells, strict=True):
+                    rows[name].append(cell)
+    f, who, *xy = names
+    return Trajectories.from_table(
+        rows, frame=f, id=who, positions=xy, time_step=0.4, notify=lambda text: None
+    )
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "A.TXT", "a.parquet"])
+def test_forecasts_have_the_users_own_names(tmp_path, name):
+    if name.endswith("parquet"):
+        parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra `parquet`")
+    t = two_recordings()
+    x = forecast(tmp_path / "new" / name, t)
+    assert [p.name for p in (tmp_path / "new").iterdir()] == [name]
+    if name.endswith("parquet"):
+        columns = parquet.read_table(tmp_path / "new" / name).to_pydict()
+    else:
+        lines = (tmp_path / "new" / name).read_text().splitlines()
+        head, *rows = [line.split("," if name == "a.csv" else "\t") for line in lines]
+        columns = dict(zip(head, zip(*rows, strict=True), strict=True))
+    assert list(columns) == ["recording", "last_f", "f", "who", "left", "up", "vx", "vy"]
+    assert list(columns["recording"]) == ["a"] * 8 + ["b"] * 7
+    assert [int(i) for i in columns["last_f"][:5]] == [110, 110, 110, 110, 120]
+    assert [int(i) for i in columns["f"][:5]] == [120, 120, 140, 140, 130]
+    assert [int(i) for i in columns["who"][:6]] == [7, 9, 7, 9, 9, 7]
+    assert float(columns["up"][0]) == x[0, 0, 0, 1]
+    assert float(columns["vy"][0]) == 2 * x[0, 0, 0, 1]
+
+
+def test_names_of_people_and_times_come_back(tmp_path):
+    t = two_recordings(names=("frame", "id", "x", "y"), people=tuple("abcdefghij"))
+    forecast(tmp_path / "a.csv", t)
+    assert (tmp_path / "a.csv").read_text().splitlines()[1].startswith("a,110,120,h,")
+    rows = {"t": [0.5, 1.0, 1.5], "id": [3, 3, 3], "x": [0.0, 1, 2], "y": [0.0, 0, 0]}
+    t = Trajectories.from_table(rows, notify=lambda text: None)
+    with open_forecasts(tmp_path / "b.csv", like=t) as table:
+        one = np.zeros(1, dtype=int)
+        table.append(one, one + 2, np.full((1, 1), 0.25), *np.ones((2, 1, 1, 1, 2)))
+    assert (tmp_path / "b.csv").read_text() == "last_t,t,id,x,y,vx,vy\n1.5,1.75,3,1.0,1.0,1.0,1.0\n"
+
+
+def test_what_stands_in_a_strangers_meta_does_no_harm(tmp_path):
+    t = runs(2, dims=2)
+    odd = {"columns": {"frame": "x", "id": 3, "positions": ["x", "x"], "velocities": "vv"}}
+    t.meta.update(odd | {"first_frames": [1], "recordings": ["only one"], "node_names": []})
+    forecast(tmp_path / "a.csv", t)
+    assert (tmp_path / "a.csv").read_text().startswith("recording,last_frame,frame,id,x,y,vx,vy\n")
+
+
+def test_forecasts_go_only_into_tables(tmp_path):
+    with pytest.raises(InputError, match=r"a.npz: no table; expected a name with .csv, .tsv"):
+        forecast(tmp_path / "a.npz", two_recordings())
+    (tmp_path / "a.csv").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        forecast(tmp_path / "a.csv", two_recordings())
+    with pytest.raises(IndexError):
+        forecast(tmp_path / "b.csv", crowd())  # has one recording
+    assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from tyro.conf import Positional
 
 from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.terminal import Terminal
+from spacetime_en.data.columns import Columns
 
 
 def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
@@ -129,10 +131,14 @@ def data_import(
     topology: Path | None = None,
     select: str | None = None,
     time_step: float | None = None,
+    frame_step: float | None = None,
+    interpolate: int | None = None,
+    columns: Columns = Columns(),  # noqa: B008 (it cannot be changed)
 ) -> None:
     """Import trajectories from a file into a data set.
 
-    Formats: .npz, H5MD, ASF/AMC motion capture, NRI, and all that ASE and MDAnalysis read.
+    Formats: tables of tracks (CSV, TSV, text, Parquet, or a folder of them), .npz, H5MD, ASF/AMC
+    motion capture, NRI, and all that ASE and MDAnalysis read.
 
     Args:
         file: file to read, or the word solar-system for the ephemeris of the planets.
@@ -140,6 +146,11 @@ def data_import(
         topology: for MDAnalysis, the topology file, which names the atoms.
         select: for MDAnalysis, the selection of atoms, such as "name CA".
         time_step: time between frames, for files that do not say.
+        frame_step: of tables, frame numbers (or time) from frame to frame; without it, the
+            commonest gap.
+        interpolate: of tables, fill gaps of up to so many frames by straight lines; without it,
+            they stay gaps.
+        columns: of tables, the names of columns that have other names than usual.
     """
     from spacetime_en.data.datasets.solar import solar_system
     from spacetime_en.data.readers import read
@@ -147,7 +158,15 @@ def data_import(
     if str(file) == "solar-system":
         data = solar_system()
     else:
-        data = read(file, topology=topology, select=select, time_step=time_step)
+        data = read(
+            file,
+            topology=topology,
+            select=select,
+            time_step=time_step,
+            frame_step=frame_step,
+            interpolate=interpolate,
+            columns=None if columns == Columns() else columns,
+        )
     data.save(out)
     trajectories, frames, nodes, dims = data.x.shape
     step = (data.times[-1] - data.times[0]) / max(1, frames - 1)
@@ -155,13 +174,20 @@ def data_import(
     length = data.meta.get("length_unit") or "own units"
     shortest = frames if data.lengths is None else data.lengths.min()
     long = f"{frames}" if shortest == frames else f"{shortest} to {frames}"
+    many = f"{nodes} nodes" if data.ids is None else f"at most {nodes} nodes at a time"
     Terminal().say(
-        f"{out}:\n{trajectories} run(s) of {long} frames, {nodes} nodes in {dims} dimensions,\n"
+        f"{out}:\n{trajectories} run(s) of {long} frames, {many} in {dims} dimensions,\n"
         f"{step:g} {unit} between frames, lengths in {length},"
         f"\nvelocities {'from the file' if data.measured_velocities else 'from differences'}, "
-        f"attributes: {', '.join(data.attributes) or 'none'}, "
+        f"attributes: {', '.join([*data.attributes, *data.frame_attributes]) or 'none'}, "
         f"{'periodic box' if data.box is not None else 'no box'}."
     )
+    if data.observed is not None and "notes" not in data.meta:
+        share = np.mean([data.observed[run].mean() for run in range(trajectories)])
+        why = "; NaN positions are not observed" if data.meta.get("missing") == "nan" else ""
+        Terminal().say(f"observed: {100 * share:.1f} % of nodes and frames{why}.")
+    for note in data.meta.get("notes") or ():
+        Terminal().say(f"{note}.")
 
 
 def demo(out: Path = Path("demo"), seed: int = 0) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import refuse_foreign
-from spacetime_en._util.schema import check_name, checked
+from spacetime_en._util.schema import Count, PositiveFloat, check_name, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.differences import time_step, velocities
 from spacetime_en.data.limits import check_memory
@@ -325,6 +326,71 @@ class Trajectories:
         if observed is not None:
             observed = observed[:] & (np.arange(longest)[:, None] < lengths[:, None, None])
         return replace(filled_up, lengths=lengths, observed=observed)
+
+    @classmethod
+    @checked
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        frame: str | None = None,
+        time: str | None = None,
+        id: str | None = None,
+        positions: Sequence[str] = (),
+        velocities: Sequence[str] = (),
+        attributes: Sequence[str] = (),
+        recording: str | None = None,
+        split: str | None = None,
+        time_step: PositiveFloat | None = None,
+        frame_step: PositiveFloat | None = None,
+        interpolate: Count = 0,
+        meta: dict[Any, Any] | None = None,
+        notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    ) -> Trajectories:
+        """From a table with a row for each observation: frame or time, id, x, y, ...
+
+        Nodes may come and go. Columns are found by their usual names, or named here, see
+        :class:`~spacetime_en.data.columns.Columns`.
+
+        Args:
+            table: a data frame (pandas, polars, pyarrow), a dictionary of columns, or the path of a
+                text file; for all kinds of files, and for folders of them, use
+                :func:`spacetime_en.data.readers.read`.
+            frame, time, id, positions, velocities, attributes, recording, split: names of columns.
+            time_step: time from frame to frame; None: what the table says, else frame numbers are
+                times.
+            frame_step: frame numbers, or time, from frame to frame; None: the commonest.
+            interpolate: fill gaps of up to so many frames by straight lines; 0: leave them.
+            meta: anything worth keeping, such as units.
+            notify: called with what was understood, line by line (``meta["notes"]``).
+        """
+        from spacetime_en.data.columns import Columns
+        from spacetime_en.data.observations import Source, gather
+        from spacetime_en.data.tables import ArrayTable, Table, TextTable
+        from spacetime_en.data.tracks import pack
+
+        file = Path(table) if isinstance(table, str | os.PathLike) else None
+        opened: Table = ArrayTable(table) if file is None else TextTable(file)
+        wanted = Columns(
+            frame,
+            time,
+            id,
+            tuple(positions),
+            tuple(velocities),
+            tuple(attributes),
+            recording,
+            split,
+        )
+        packed = pack(
+            gather([Source(opened, "table" if file is None else file.stem)], wanted),
+            time_step=time_step,
+            frame_step=frame_step,
+            interpolate=interpolate,
+            meta=meta,
+        )
+        for note in packed.meta["notes"]:
+            notify(note)
+        return packed
 
     # --- on disk --------------------------------------------------------------------------------
 

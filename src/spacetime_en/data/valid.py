@@ -208,12 +208,12 @@ def _problems(meta: dict[str, Any], nodes: int, dims: int) -> Iterator[str]:
     for key in _TEXTS:
         if not isinstance(meta.get(key), str | None):
             yield f"{key}: expected a text, found {shortened(meta[key])}"
-    for key in ("recordings", "splits"):
+    for key in ("recordings", "splits", "node_names", "notes"):
         named = meta.get(key)
         if named is not None and not (
             isinstance(named, list) and all(isinstance(name, str) for name in named)
         ):
-            yield f"{key}: expected a list of texts, one for each run, found {shortened(named)}"
+            yield f"{key}: expected a list of texts, found {shortened(named)}"
     if meta.get("up") is not None:
         up = as_floats("meta: up", meta["up"])
         if up.shape != (dims,) or not np.isfinite(up).all() or not up.any():

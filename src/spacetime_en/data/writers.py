@@ -1,11 +1,13 @@
 """Trajectories to files: ``open_writer(path, like)`` finds the format by the ending of the name.
 
-| name | runs | attributes | needs |
-|---|---|---|---|
-| a folder: no ending | any number | any | |
-| ``.npz`` | any number, of one length | any | |
-| ``.h5``, ``.hdf5``, ``.h5md``, the H5MD layout | one | mass, charge, species | extra ``h5md`` |
-| ``.xyz``, ``.extxyz``, ``.traj`` | one | mass, atomic_number or species | extra ``ase`` |
+| name | runs | attributes | nodes | needs |
+|---|---|---|---|---|
+| a folder: no ending | any number | any | may come and go | |
+| ``.npz`` | any number, of one length | any | may come and go | |
+| ``.h5``, ``.hdf5``, ``.h5md`` (H5MD) | one | mass, charge, species | may be missing | ``h5md`` |
+| ``.xyz``, ``.extxyz``, ``.traj`` | one | mass, atomic_number or species | always there | ``ase`` |
+
+:func:`open_forecasts` writes tables of forecasts: ``.csv``, ``.tsv``, ``.txt`` and ``.parquet``.
 
 Attributes and dimensions that :func:`spacetime_en.data.readers.read` would not give back are
 refused. It gives back all else, bit for bit, but for this:
@@ -20,18 +22,22 @@ refused. It gives back all else, bit for bit, but for this:
 
 from __future__ import annotations
 
+import csv
 import os
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import create_atomically, refuse_existing
+from spacetime_en.data.npy import PER_FRAME
 from spacetime_en.data.shards import ShardWriter, shard_name, whole_folder
+from spacetime_en.data.tables import TABLES
 from spacetime_en.data.trajectories import Trajectories
 
 Append = Callable[[Trajectories], None]
@@ -91,17 +97,24 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
     for name in ("times", "steps", "box"):
         if name in like.attributes:
             raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
+    for name in like.attributes:
+        if name.startswith(PER_FRAME):
+            raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
     if like.lengths is not None:
         raise InputError(f"{target}: the runs have different lengths; use a folder.")
     with create_atomically(target) as file:
         with ShardWriter(file.parent, 0, 1, len(like)) as shard:
             yield shard.append
         written = Trajectories.open(file.parent)
-        large = ["x", *(["v"] if written.measured_velocities else []), *written.attributes]
+        large = {name: name for name in ("x", *written.attributes)}
+        large |= {"v": "v"} if written.measured_velocities else {}
+        large |= {"observed": "observed"} if written.observed is not None else {}
+        large |= {"ids": "ids"} if written.ids is not None else {}
+        large |= {f"{PER_FRAME}{name}": name for name in written.frame_attributes}
         small = {"times": written.times, "steps": written.steps, "box": written.box}
         with zipfile.ZipFile(file, "w") as archive:
-            for name in large:
-                archive.write(file.parent / shard_name(0, 1) / f"{name}.npy", f"{name}.npy")
+            for member, name in large.items():
+                archive.write(file.parent / shard_name(0, 1) / f"{name}.npy", f"{member}.npy")
             for name, array in small.items():
                 if array is not None:
                     with archive.open(f"{name}.npy", "w") as entry:
@@ -112,6 +125,7 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
 def _h5md(target: Path, like: Trajectories) -> Iterator[Append]:
     h5py = require("h5py", "h5md")
     _check_holds(target, like, ("mass", "charge", "species"))
+    _check_stays(target, like)
     with create_atomically(target) as file, h5py.File(file, "w") as h5:
         yield lambda part: _write_h5md(h5, part)
 
@@ -130,6 +144,8 @@ def _write_h5md(file: Any, part: Trajectories) -> None:
     changing = {"position": (part.x[0], length)}
     if part.measured_velocities:
         changing["velocity"] = (part.v[0], f"{length} {time}-1" if length and time else None)
+    if part.observed is not None:
+        changing["observed"] = (part.observed[0], None)
     box.attrs["dimension"] = n
     box.attrs["boundary"] = ["none" if part.box is None else "periodic"] * n
     if part.box is not None:
@@ -139,7 +155,7 @@ def _write_h5md(file: Any, part: Trajectories) -> None:
         changing["box/edges"] = (np.broadcast_to(edges, (T, *edges.shape)), length)
     for name, (values, unit) in changing.items():
         element = group.create_group(name)
-        element["value"] = np.asarray(values, dtype=np.float64)
+        element["value"] = np.asarray(values, dtype=np.uint8 if name == "observed" else np.float64)
         _set_unit(element["value"], unit)
         if name == "position":
             element["step"], element["time"] = part.steps, part.times
@@ -160,6 +176,7 @@ def _ase(target: Path, like: Trajectories) -> Iterator[Append]:
     ase = require("ase", "ase")
     number = "atomic_number" if "atomic_number" in like.attributes else "species"
     _check_holds(target, like, ("mass", number))
+    _check_stays(target, like, gaps=False)
     _check_atoms(target, like, number, elements=len(require("ase.data", "ase").chemical_symbols))
     with create_atomically(target) as file, _atoms_file(file) as write:
 
@@ -193,6 +210,141 @@ def _atoms_file(file: Path) -> Iterator[Callable[[Any], Any]]:
             yield lambda atoms: write_xyz(text, [atoms])
 
 
+# --- tables of forecasts --------------------------------------------------------------------------
+
+
+class ForecastTable:
+    """Takes forecasts batch by batch, see :func:`open_forecasts`."""
+
+    def __init__(self, like: Trajectories, write: Callable[[dict[str, Any]], None]) -> None:
+        self._like, self._write = like, write
+        R, T, _, n = like.x.shape
+        meta = like.meta
+        self._recordings = _entries(meta, "recordings", R)
+        self._names = _entries(meta, "node_names")
+        self._first = np.asarray(_entries(meta, "first_frames", R) or np.zeros(R, dtype=np.int64))
+        columns = meta.get("columns")
+        named: dict[str, Any] = columns if isinstance(columns, dict) else {}
+        self._timed = "time" in named or self._first.dtype.kind == "f"
+        axes = "xyz"[:n] if n <= 3 else [f"x{d}" for d in range(1, n + 1)]
+        frame = str(named.get("time" if self._timed else "frame") or "frame")
+        self._heads = [frame, str(named.get("id") or "id")]
+        self._heads += _entries(named, "positions", n) or list(axes)
+        self._heads += _entries(named, "velocities", n) or [f"v{axis}" for axis in axes]
+        if len({"recording", f"last_{frame}", *self._heads}) < len(self._heads) + 2:
+            plain = ["frame", "id", *axes, *(f"v{axis}" for axis in axes)]
+            self._heads = plain  # names of the user's would not tell columns apart
+        span = like.steps[-1] - like.steps[0]
+        self._per_step = float((like.times[-1] - like.times[0]) / span) if T > 1 else 1.0
+
+    def append(
+        self,
+        runs: NDArray[np.int64],
+        last: NDArray[np.int64],
+        horizon: NDArray[np.float64],
+        x: NDArray[np.float64],
+        v: NDArray[np.float64],
+        ids: NDArray[np.int64] | None = None,
+        mask: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Write the forecasts of a batch of windows.
+
+        Args:
+            runs: the recording of each window, (b,).
+            last: index of its last frame, (b,).
+            horizon: times from the last frame to the targets, (b, T).
+            x, v: forecasts, (b, T, N, n).
+            ids: number of each node, (b, N), as in ``Trajectories.ids``; None: 0, ..., N - 1.
+            mask: which forecasts to write, (b, T, N); None: all.
+        """
+        b, T, N, n = x.shape
+        seen = np.ones((b, T, N), dtype=bool) if mask is None else mask
+        window, target, node = np.nonzero(seen)
+        ids = np.broadcast_to(np.arange(N), (b, N)) if ids is None else ids
+        start = self._first[runs]
+        if self._timed:
+            newest = start + self._like.times[last]
+            frames = newest[:, None] + horizon
+        else:
+            newest = start + self._like.steps[last]
+            frames = newest[:, None] + horizon / self._per_step
+            whole = np.rint(frames)
+            frames = whole.astype(np.int64) if np.allclose(frames, whole, atol=1e-6) else frames
+        numbers = ids[window, node]
+        frame, identity, *rest = self._heads
+        columns: dict[str, Any] = {}
+        if len(self._like) > 1:
+            names = self._recordings or [str(run) for run in range(len(self._like))]
+            columns["recording"] = [names[run] for run in runs[window].tolist()]
+        columns[f"last_{frame}"] = newest[window]
+        columns[frame] = frames[window, target]
+        named = self._names and numbers.max(initial=0) < len(self._names)
+        columns[identity] = [self._names[i] for i in numbers.tolist()] if named else numbers
+        for d, head in enumerate(rest):
+            columns[head] = (x if d < n else v)[window, target, node, d % n]
+        self._write(columns)
+
+
+def _entries(meta: dict[str, Any], key: str, count: int | None = None) -> list[Any]:
+    """A list in `meta`, or an empty one if it is not there or does not fit."""
+    found = meta.get(key)
+    fits = isinstance(found, list) and (count is None or len(found) == count)
+    return list(found) if fits and found is not None else []
+
+
+@contextmanager
+def open_forecasts(path: str | os.PathLike[str], like: Trajectories) -> Iterator[ForecastTable]:
+    """Write forecasts as a table of the kind that the data came from, batch by batch.
+
+    Its columns are the recording (of several), the last frame that was seen, the frame that is
+    forecast, the id, positions and velocities; frames, ids and names are the user's own. The file
+    appears under its name only when it is whole.
+
+    Args:
+        path: ``.csv``, ``.tsv`` or ``.txt`` (with tabs), or ``.parquet`` (the extra ``parquet``).
+        like: the data that are forecast.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in TABLES:
+        raise InputError(f"{target}: no table; expected a name with {', '.join(TABLES)}.")
+    rows = _parquet_rows if target.suffix.lower() == ".parquet" else _text_rows
+    with create_atomically(target) as file, rows(file) as write:
+        yield ForecastTable(like, write)
+
+
+@contextmanager
+def _text_rows(file: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    with file.open("w", encoding="utf-8", newline="") as text:
+        sign = "," if file.suffix.lower() == ".csv" else "\t"
+        writer, headed = csv.writer(text, delimiter=sign, lineterminator="\n"), False
+
+        def write(columns: dict[str, Any]) -> None:
+            nonlocal headed
+            if not headed:
+                writer.writerow(columns)
+            headed = True
+            lists = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()]
+            writer.writerows(zip(*lists, strict=True))
+
+        yield write
+
+
+@contextmanager
+def _parquet_rows(file: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    pyarrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+    with ExitStack() as stack:
+        opened: Any = None
+
+        def write(columns: dict[str, Any]) -> None:
+            nonlocal opened
+            table = pyarrow.table(columns)
+            if opened is None:
+                opened = stack.enter_context(parquet.ParquetWriter(file, table.schema))
+            opened.write_table(table.cast(opened.schema))
+
+        yield write
+
+
 _BY_ENDING: dict[str, Callable[[Path, Trajectories], AbstractContextManager[Append]]] = {
     "": _folder,
     ".npz": _npz,
@@ -217,6 +369,17 @@ def _check_holds(target: Path, like: Trajectories, supported: tuple[str, ...]) -
                 f"{target}: of attributes, a {target.suffix} file holds {', '.join(supported)} of "
                 f"nodes, found {name!r}; use {_SEVERAL}."
             )
+
+
+def _check_stays(target: Path, like: Trajectories, gaps: bool = True) -> None:
+    """Refuse nodes that come and go, or only those that are missing in some frames."""
+    for what, found in (
+        ("nodes that come and go", like.ids is not None),
+        ("attributes that change", bool(like.frame_attributes)),
+        ("nodes that are missing in some frames", like.observed is not None and not gaps),
+    ):
+        if found:
+            raise InputError(f"{target}: a {target.suffix} file holds no {what}; use {_SEVERAL}.")
 
 
 def _check_atoms(target: Path, like: Trajectories, number: str, elements: int) -> None:

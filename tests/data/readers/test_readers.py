@@ -16,6 +16,23 @@ def test_npz(tmp_path):
     assert t.charge.shape == (2, 4)
 
 
+def test_npz_with_nodes_that_are_not_always_there(tmp_path):
+    x, observed = X.copy(), np.ones(X.shape[:3], dtype=bool)
+    observed[0, 2:4, 1] = x[0, 2:4, 1] = False
+    np.savez(tmp_path / "a.npz", x=x, observed=observed, per_frame_speed=X[..., 0])
+    t = read(tmp_path / "a.npz")
+    assert np.array_equal(t.observed, observed)
+    assert np.array_equal(t.frame_attributes["speed"], np.where(observed, X[..., 0], 0))
+    x[~observed] = np.nan
+    np.savez(tmp_path / "b.npz", x=x)
+    assert np.array_equal(read(tmp_path / "b.npz").observed, observed)
+    assert read(tmp_path / "b.npz").meta["missing"] == "nan"
+    x[0, 2, 1, 0] = 1
+    np.savez(tmp_path / "c.npz", x=x)
+    with pytest.raises(InputError, match=r"c.npz: x: of run 0, frame 2, node 1 only some"):
+        read(tmp_path / "c.npz")
+
+
 def test_nri_folder(tmp_path):
     for split, part in (("train", X[:1]), ("valid", X[1:])):
         np.save(tmp_path / f"loc_{split}_charged5.npy", part.swapaxes(2, 3))
@@ -65,6 +82,25 @@ def test_h5md_without_boundary_in_another_order_and_with_units(tmp_path):
     assert (t.meta["length_unit"], t.meta["time_unit"]) == ("nm", "ps")
 
 
+@pytest.mark.parametrize("how", ["nan", "observed"])
+def test_h5md_with_nodes_that_are_not_always_there(tmp_path, how):
+    h5py = pytest.importorskip("h5py", reason="the extra `h5md` is not installed")
+    order = np.random.default_rng(0).permuted(np.tile(np.arange(4), (6, 1)), axis=1)
+    x, observed = X[0].copy(), np.ones((6, 4), dtype=bool)
+    observed[2:4, 1] = False
+    x[~observed] = np.nan if how == "nan" else 7
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        group = file.create_group("particles/all")
+        group["position/value"] = np.take_along_axis(x, order[..., None], axis=1)
+        group["position/time"] = np.arange(6.0)
+        group["id/value"] = order
+        if how == "observed":
+            group["observed/value"] = np.take_along_axis(observed, order, axis=1)
+    t = read(tmp_path / "a.h5")
+    assert np.array_equal(t.observed[0], observed)
+    assert np.array_equal(t.x[0][observed], X[0][observed])
+
+
 def test_h5md_with_a_box_that_has_no_edges(tmp_path):
     h5py = pytest.importorskip("h5py", reason="the extra `h5md` is not installed")
     with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -103,8 +139,8 @@ def write(tmp_path, how):
         ("nan.npz", "no node was observed in any frame"),
         ("words.npz", "'x.npy': expected numbers, found values of type <U1"),
         ("text.h5", "is cut off, damaged or of another format"),
-        ("thing.docx", "no reader for '.docx'; known are .dcd"),
-        ("folder", "neither a data set of this package nor loc_"),
+        ("thing.docx", "no reader for '.docx'; known are .csv"),
+        ("folder", "no data set of this package, no tables and no loc_"),
         ("nowhere.npz", "there is no such file or folder"),
     ],
 )

@@ -140,7 +140,7 @@ def test_a_link_that_the_user_names_is_followed(tmp_path):
     assert np.array_equal(read(tmp_path / "b.npz").x, X)
 
 
-@pytest.mark.parametrize("ending", [".npz", ".h5", ".tar.gz", ".tar"])
+@pytest.mark.parametrize("ending", [".npz", ".h5", ".tar.gz", ".tar", ".csv", ".txt.gz"])
 def test_pipes_and_devices_are_no_files(tmp_path, ending):
     os.mkfifo(tmp_path / f"a{ending}")
     assert "is no regular file" in refused(tmp_path / f"a{ending}")
@@ -383,3 +383,63 @@ def test_motions(tmp_path, amc):
     (tmp_path / "07.asf").write_text(ASF)
     (tmp_path / "07_01.amc").write_text(amc, encoding="latin-1")
     refused(tmp_path)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+TABLE = "frame,id,x,y\n0,a,1,2\n1,a,3,4\n0,b,1,2\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["../../b", "a\nb", "\x1b[31m", "[/x]", "=1+1", "é" * 200, "'; --"]
+)
+def test_names_in_tables_are_only_names(tmp_path, name):
+    quoted = '"' + name.replace('"', '""') + '"'
+    (tmp_path / "a.csv").write_text(TABLE.replace("b", quoted), newline="")
+    found = read(tmp_path / "a.csv")
+    assert found.meta["node_names"][1].replace("\n", "") == name.strip().replace("\n", "")
+    found.save(tmp_path / "set")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "set"]
+    (tmp_path / "b.csv").write_text(TABLE.replace("id", quoted), newline="")
+    refused(tmp_path / "b.csv")
+
+
+def test_links_and_odd_names_in_a_folder_of_tables(tmp_path):
+    (tmp_path / "secret.csv").write_text(TABLE)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.csv").symlink_to(tmp_path / "secret.csv")
+    assert "is a link" in refused(tmp_path / "folder")
+    (tmp_path / "folder" / "a.csv").unlink()
+    (tmp_path / "folder" / "a\x1b[31m.csv").write_text(TABLE)
+    assert "cannot be the name of a recording" in refused(tmp_path / "folder")
+
+
+def test_a_packed_table_unpacks_no_further_than_a_line(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"frame,id,x,y\n" + b" " * (64 << 20)))
+    assert "a line is longer than" in refused(tmp_path / "a.csv.gz")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_tables_give_tracks_or_one_sentence(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    rows = [f"{f},{i},{f + i / 7:.3f},{rng.normal():.3f}" for f in range(6) for i in range(3)]
+    content = bytearray("\n".join(["frame,id,x,y", *rows]).encode())
+    odd = list(b'\0\n\r,;\t "#-.e9aN_\xff\xef')
+    for _ in range(int(rng.integers(1, 6))):
+        place = int(rng.integers(len(content)))
+        match int(rng.integers(4)):
+            case 0:
+                content[place] = int(rng.choice(odd))
+            case 1:
+                content.insert(place, int(rng.choice(odd)))
+            case 2:
+                del content[place : place + int(rng.integers(1, 9))]
+            case 3:
+                content[place:place] = content[place : place + int(rng.integers(1, 40))]
+    (tmp_path / "a.csv").write_bytes(bytes(content))
+    try:
+        found = read(tmp_path / "a.csv")
+    except InputError:
+        refused(tmp_path / "a.csv")
+    else:
+        assert np.isfinite(found.x).all()

@@ -8,6 +8,9 @@
 | ``.xyz``, ``.extxyz``, ``.traj``, ``.lammpstrj``, ... | :mod:`atoms` | the extra ``ase`` |
 | ``.dcd``, ``.xtc``, ``.trr``, ... and a topology | :mod:`molecules` | extra ``mdanalysis`` |
 | a folder or ``.tar.gz`` of ``.asf`` and ``.amc`` (CMU motion capture) | :mod:`mocap` | |
+| ``.csv``, ``.tsv``, ``.txt`` (and ``.gz`` of them): tracks | :mod:`tables` | |
+| ``.parquet``: tracks | :mod:`tables` | the extra ``parquet`` |
+| a folder of such tables, each a recording | :mod:`tables` | |
 | a folder written by this package | ``Trajectories.open`` | |
 """
 
@@ -22,12 +25,14 @@ from typing import Any
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import checked, reason, shortened
+from spacetime_en.data.tables import TABLES, is_table
 from spacetime_en.data.trajectories import Trajectories
 
 _BY_ENDING = {
     ".npz": ("arrays", "read_npz"),
     **dict.fromkeys((".h5", ".hdf5", ".h5md"), ("h5md", "read_h5md")),
     **dict.fromkeys((".tar", ".tgz", ".gz"), ("mocap", "read_mocap")),
+    **dict.fromkeys(TABLES, ("tables", "read_tables")),
     **dict.fromkeys((".dcd", ".xtc", ".trr", ".nc", ".ncdf"), ("molecules", "read_mdanalysis")),
     **dict.fromkeys(
         (".xyz", ".extxyz", ".traj", ".lammpstrj", ".dump", ".xdatcar"),
@@ -67,8 +72,13 @@ def _reader(path: Path) -> Callable[..., Trajectories]:
     if path.is_dir():
         if any(path.glob("shard-*-of-*")):
             return lambda path: Trajectories.open(path, verify=True)
-        motion = any(path.rglob("*.[aA][mM][cC]"))
-        return _load("mocap", "read_mocap") if motion else _load("arrays", "read_npy_folder")
+        if any(path.rglob("*.[aA][mM][cC]")):
+            return _load("mocap", "read_mocap")
+        if not any(path.glob("loc_*.npy")) and any(map(is_table, path.rglob("*"))):
+            return _load("tables", "read_tables")
+        return _load("arrays", "read_npy_folder")
+    if is_table(path):  # also tracks.csv.gz, where other .gz are archives
+        return _load("tables", "read_tables")
     if path.suffix.lower() not in _BY_ENDING:
         endings = ", ".join(sorted(_BY_ENDING))
         ending = shortened(path.suffix) if path.suffix else "this file"

@@ -12,21 +12,33 @@ from numpy.typing import NDArray
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import check_name, open_regular, reason, shortened
 from spacetime_en.data.limits import check_claim, check_memory
-from spacetime_en.data.npy import read_header, read_rest
+from spacetime_en.data.npy import PER_FRAME, read_header, read_rest
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import MOST_ATTRIBUTES, check_time_step
 
 
 def read_npz(path: Path) -> Trajectories:
     """An archive with ``x`` (num, T, N, n) or (T, N, n), and, if there, ``v``, ``times``,
-    ``steps``, ``box``; every other array of a fitting shape is an attribute."""
+    ``steps``, ``box``; every other array of a fitting shape is an attribute.
+
+    ``observed`` (num, T, N) says where a node was observed, or NaN in ``x`` where it was not;
+    ``ids`` (num, T, N) who has a slot. Arrays whose names begin with ``per_frame_`` are attributes
+    that change from frame to frame.
+    """
     arrays = read_archive(path)
     if "x" not in arrays:
         names = shortened(sorted(arrays))
         raise InputError(f"{path}: expected an array 'x' of positions, found {names}.")
-    named = {name: arrays.pop(name, None) for name in ("v", "times", "steps", "box")}
-    x = arrays.pop("x")
-    return Trajectories.from_arrays(x, **named, attributes=arrays, meta={"source": path.name})
+    optional = ("v", "times", "steps", "box", "observed", "ids")
+    named: dict[str, Any] = {name: arrays.pop(name, None) for name in ("x", *optional)}
+    changing = {
+        name.removeprefix(PER_FRAME): arrays.pop(name)
+        for name in list(arrays)
+        if name.startswith(PER_FRAME)
+    }
+    return Trajectories.from_arrays(
+        **named, attributes=arrays, frame_attributes=changing, meta={"source": path.name}
+    )
 
 
 def read_archive(path: Path) -> dict[str, NDArray[Any]]:
@@ -35,7 +47,7 @@ def read_archive(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
-            if len(members) > MOST_ATTRIBUTES + 5:
+            if len(members) > MOST_ATTRIBUTES + 7:
                 raise InputError(
                     f"{path}: expected at most {MOST_ATTRIBUTES} attributes, found {len(members)}."
                 )
@@ -71,7 +83,7 @@ def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
         key=lambda p: (next((k for s, k in order.items() if s in p.name), 3), p.name),
     )
     if not locations:
-        raise InputError(f"{path}: holds neither a data set of this package nor loc_*.npy files.")
+        raise InputError(f"{path}: holds no data set of this package, no tables and no loc_*.npy.")
 
     def joined(kind: str) -> Any:
         files = [p.with_name(p.name.replace("loc_", f"{kind}_", 1)) for p in locations]

@@ -18,7 +18,7 @@ _MOST_WORDS, _LONGEST_WORD = 16, 100
 
 
 def read(path: str, group: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """x (T, N, n), and, if there, v, times, box, mass, charge and species; the units as texts."""
+    """x (T, N, n), and, if there, v, observed, times, box, mass, ...; the units as texts."""
     with h5py.File(path, "r") as opened:
         file = Group(opened)
         if "particles" not in file:
@@ -33,6 +33,8 @@ def read(path: str, group: str | None) -> tuple[dict[str, Any], dict[str, str]]:
             sys.exit(f"expected positions (T, N, n), found shape {arrays['x'].shape}")
         if "velocity" in particles:
             arrays["v"] = particles.varying("velocity")
+        if "observed" in particles:
+            arrays["observed"] = particles.varying("observed")
         constants = [name for name in ("mass", "charge", "species") if name in particles]
         arrays |= {name: particles.constant(name) for name in constants}
         if "id" in particles:
@@ -149,6 +151,7 @@ def _sort(arrays: dict[str, Any], ids: NDArray[Any], constants: list[str]) -> No
                 "frames list the particles in different orders, so that nobody knows whose "
                 f"{name} is whose; write all frames in one order"
             )
-    for name in ("x", "v"):
-        if name in arrays:
-            arrays[name] = np.take_along_axis(arrays[name], order[..., None], axis=1)
+    for name in ("x", "v", "observed"):
+        if name in arrays and arrays[name].shape[:2] == shape:
+            trailing = (None,) * (arrays[name].ndim - 2)
+            arrays[name] = np.take_along_axis(arrays[name], order[..., *trailing], axis=1)
