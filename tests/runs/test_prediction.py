@@ -479,3 +479,26 @@ def test_single_forecasts_stay_in_their_slots(tmp_path):
     assert np.array_equal(out.observed, t.observed[:, 1:])
     assert np.array_equal(out.ids, t.ids[:, 1:])
     np.testing.assert_allclose(out.x, np.where(out.observed[..., None], t.x[:, 1:], 0.0))
+
+
+def test_tables_of_forecasts_have_the_users_ids_and_frames(tmp_path):
+    frames, people = np.meshgrid(np.arange(0, 100, 10), ["ada", "ben"], indexing="ij")
+    rng = np.random.default_rng(0)
+    table = {
+        "frame": frames.ravel(),
+        "id": people.ravel(),
+        "x": rng.random(20),
+        "y": rng.random(20),
+    }
+    absent = (table["id"] == "ben") & (table["frame"] < 50)
+    table = {name: column[~absent] for name, column in table.items()}
+    t, model = Trajectories.from_table(table), build_model("straight-line")
+    options = dict(length=2, frame_time=1.0, horizon_times=(1.0, 2.0), last=True)
+    lines = predict(model, t, tmp_path / "out.csv", **options).read_text().splitlines()
+    assert lines[0] == "last_frame,frame,id,x,y,vx,vy"
+    cells = [line.split(",") for line in lines[1:]]
+    assert [row[:3] for row in cells] == [
+        ["90", "100", "ada"], ["90", "100", "ben"], ["90", "110", "ada"], ["90", "110", "ben"],
+    ]  # fmt: skip
+    ada = table["x"][table["id"] == "ada"]
+    assert float(cells[2][3]) == pytest.approx(ada[-1] + 2 * (ada[-1] - ada[-2]))

@@ -133,7 +133,8 @@ class Predict:
     Args:
         run: folder of the run, or pretrained:NAME.
         input: file or folder in any format that `spacetime data import` reads.
-        out: file to write (.npz, .h5md, .extxyz, .traj); a name without an ending: a data set.
+        out: file to write: a table (.csv, .tsv, .parquet), or trajectories (.npz, .h5md, .extxyz,
+            .traj); a name without an ending: a data set.
         last: forecast only from the newest window of each trajectory.
         steps: forecast a path of so many frame steps; models that know one horizon go step by
             step, if it is one frame step.

@@ -23,7 +23,7 @@ from spacetime_en.data.cut import Cut
 from spacetime_en.data.graphs import Frames, as_graph, max_neighbours, read_frames
 from spacetime_en.data.trajectories import LazyArray, Trajectories
 from spacetime_en.data.valid import MOST_STEPS
-from spacetime_en.data.writers import open_writer
+from spacetime_en.data.writers import TABLES, open_forecasts, open_writer
 from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
 
@@ -51,9 +51,9 @@ def predict(
 ) -> Path:
     """Forecast from every window, and write the forecasts to a file.
 
-    For one target time the file holds a run for every run of the data, and a frame for every
-    window, at the time for which it is forecast. For several, it holds a run for every window: its
-    path, a frame for each target time. Nodes are those of the window's last frame. Attributes and
+    A table has a row for every node and target time of every window. Other files hold trajectories:
+    for one target time a run for every run of the data, and a frame for every window, at the time
+    for which it is forecast; for several, a run for every window, with a frame for each. Nodes are those of the window's last frame. Attributes and
     box are the data's. In a box, forecasts continue the path of their window, and may lie outside
     the cell. Data of another kind than the model was trained on are refused.
 
@@ -105,9 +105,13 @@ def predict(
             if progress is not None:
                 progress(len(part))
 
-    write = _write_frames if len(horizon) == 1 else _write_paths
     with _evaluating(model):
-        write(out, t, windows, horizon, meta, forecasts, batch_size)
+        if Path(out).suffix.lower() in TABLES:
+            _write_table(out, t, windows, horizon, forecasts)
+        elif len(horizon) == 1:
+            _write_frames(out, t, windows, horizon, meta, forecasts, batch_size)
+        else:
+            _write_paths(out, t, windows, horizon, meta, forecasts)
     return Path(out)
 
 
@@ -191,7 +195,34 @@ class _Forecasts:
             array[index] = values[b, :, place]
 
 
-Batches = Callable[[int, int], Iterator[_Forecasts]]
+ForecastBatches = Callable[[int, int], Iterator[_Forecasts]]
+
+
+def _write_table(
+    out: str | os.PathLike[str],
+    t: Trajectories,
+    windows: _Windows,
+    horizon: NDArray[np.float64],
+    forecasts: ForecastBatches,
+) -> None:
+    """Write a row for every node and target time of every window."""
+    with open_forecasts(out, like=t) as table:
+        for batch in forecasts(0, len(windows)):
+            runs, last = batch.read.runs, batch.read.frames[:, -1]
+            ids = None
+            if t.ids is not None:
+                assert batch.read.slots is not None
+                ids = t.ids[runs[:, None], last[:, None], batch.read.slots]
+            mask = batch.forecast.mask
+            table.append(
+                runs,
+                last,
+                np.broadcast_to(horizon, (len(runs), len(horizon))),
+                batch.forecast.x.numpy() + batch.origin,
+                batch.forecast.v.numpy(),
+                ids,
+                None if mask is None else mask.numpy(),
+            )
 
 
 def _write_frames(
@@ -200,7 +231,7 @@ def _write_frames(
     windows: _Windows,
     horizon: NDArray[np.float64],
     meta: dict[str, Any],
-    forecasts: Batches,
+    forecasts: ForecastBatches,
     batch_size: int,
 ) -> None:
     """Write a run for every run of the data, a frame for every window."""
@@ -244,8 +275,7 @@ def _write_paths(
     windows: _Windows,
     horizon: NDArray[np.float64],
     meta: dict[str, Any],
-    forecasts: Batches,
-    batch_size: int,
+    forecasts: ForecastBatches,
 ) -> None:
     """Write a run for every window, with a frame for every target time after its last frame."""
     W, T, N, n = len(windows), len(horizon), *t.x.shape[2:]
