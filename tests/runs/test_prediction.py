@@ -493,7 +493,7 @@ def test_tables_of_forecasts_have_the_users_ids_and_frames(tmp_path):
     absent = (table["id"] == "ben") & (table["frame"] < 50)
     table = {name: column[~absent] for name, column in table.items()}
     t, model = Trajectories.from_table(table), build_model("straight-line")
-    options = dict(length=2, frame_time=1.0, horizon_times=(1.0, 2.0), last=True)
+    options = dict(length=2, frame_time=10.0, horizon_times=(10.0, 20.0), last=True)
     lines = predict(model, t, tmp_path / "out.csv", **options).read_text().splitlines()
     assert lines[0] == "last_frame,frame,id,x,y,vx,vy"
     cells = [line.split(",") for line in lines[1:]]

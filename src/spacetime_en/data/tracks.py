@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spacetime_en._util.errors import InputError
 from spacetime_en.data.limits import check_memory
 from spacetime_en.data.slots import NOBODY, assign_slots
-from spacetime_en.data.valid import check_time_step, check_single_precision
+from spacetime_en.data.valid import check_single_precision, check_time_step
 
 if TYPE_CHECKING:
     from spacetime_en.data.observations import Observations

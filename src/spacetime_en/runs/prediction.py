@@ -21,9 +21,10 @@ from spacetime_en._util.schema import PositiveFloat, PositiveInt, checked
 from spacetime_en.data.compatibility import data_mismatches, prepare_for
 from spacetime_en.data.cut import Cut
 from spacetime_en.data.graphs import Frames, as_graph, max_neighbours, read_frames
+from spacetime_en.data.tables import TABLES
 from spacetime_en.data.trajectories import LazyArray, Trajectories
 from spacetime_en.data.valid import MOST_STEPS
-from spacetime_en.data.writers import TABLES, open_forecasts, open_writer
+from spacetime_en.data.writers import open_forecasts, open_writer
 from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
 
@@ -53,9 +54,10 @@ def predict(
 
     A table has a row for every node and target time of every window. Other files hold trajectories:
     for one target time a run for every run of the data, and a frame for every window, at the time
-    for which it is forecast; for several, a run for every window, with a frame for each. Nodes are those of the window's last frame. Attributes and
-    box are the data's. In a box, forecasts continue the path of their window, and may lie outside
-    the cell. Data of another kind than the model was trained on are refused.
+    for which it is forecast; for several, a run for every window, with a frame for each. Nodes are
+    those of the window's last frame. Attributes and box are the data's. In a box, forecasts
+    continue the path of their window, and may lie outside the cell. Data of another kind than the
+    model was trained on are refused.
 
     Memory: the windows of one batch, the forecasts of one run (of several short ones, if they fit a
     batch), and a few numbers for every window, whatever the number and the length of the runs.
