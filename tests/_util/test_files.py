@@ -182,7 +182,7 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path):
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     for name in ("new", "empty", "own", "other"):
-        refuse_foreign(tmp_path / name, "result-*", "study")  # nothing is there yet
+        refuse_foreign(tmp_path / name, "study", "mark", "result-*")  # nothing is there yet
     for name in ("empty", "own", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "empty" / ".hidden").write_text("")
@@ -191,12 +191,12 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "other" / "no\nte").write_text("")
     (tmp_path / "dangling").symlink_to("nowhere")
     for name in ("empty", "own"):
-        refuse_foreign(tmp_path / name, "result-*", "study")
+        refuse_foreign(tmp_path / name, "study", "mark", "result-*")
     with pytest.raises(InputError, match=r"other: holds no\\nte, and is no study; choose another"):
-        refuse_foreign(tmp_path / "other", "result-*", "study")
+        refuse_foreign(tmp_path / "other", "study", "mark", "result-*")
     for path in (tmp_path / "dangling", tmp_path / "own" / "notes"):
         with pytest.raises(InputError, match="is no folder; choose another name for the study"):
-            refuse_foreign(path, "result-*", "study")
+            refuse_foreign(path, "study", "mark", "result-*")
 
 
 def test_folders_made_for_a_file_vanish_with_it(tmp_path):

@@ -154,6 +154,19 @@ def test_an_output_that_is_full():
     assert done.stderr == "error: standard output: No space left on device.\n"
 
 
+def test_closed_streams():
+    program = """
+import os, sys
+from spacetime_en.cli.guard import guarded
+with guarded([]):
+    print('x', sys.stdout.isatty())
+    assert os.open(os.devnull, os.O_RDONLY) > 2  # what is printed never goes to a file of ours
+    raise ValueError('y')
+"""
+    command = 'exec "$0" -c "$1" >&- 2>&-'
+    assert subprocess.run(["sh", "-c", command, sys.executable, program]).returncode == 1
+
+
 def test_the_package_names_all_that_it_gives():
     import spacetime_en
 

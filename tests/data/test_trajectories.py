@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("spacetime_en.data.trajectories.np.ascontiguousarray", full)
     with pytest.raises(OSError, match="No space left"):
         simulate("charged", 4, save=[0, 1], out=tmp_path / "set")
-    assert list((tmp_path / "set").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_process_leaves_nothing_that_looks_whole(tmp_path):

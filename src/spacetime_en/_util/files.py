@@ -111,20 +111,20 @@ def refuse_existing(target: Path) -> None:
         raise InputError(f"{target}: exists already; choose another name or delete it.")
 
 
-def refuse_foreign(folder: Path, mark: str, what: str) -> None:
+def refuse_foreign(folder: Path, what: str, *marks: str) -> None:
     """Refuse to write among files of another kind: to a folder that is neither empty nor a `what`.
 
     Args:
         folder: the folder, which need not exist.
-        mark: a pattern for the name of something that every `what` holds.
         what: such as "run".
+        marks: patterns for names of files, by any of which a `what` is known.
     """
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder; choose another name for the {what}.")
     others = sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    if others and not fnmatch.filter(others, mark):
+    if others and not any(fnmatch.filter(others, mark) for mark in marks):
         raise InputError(
             f"{folder}: holds {printable(others[0])}, and is no {what}; choose another folder for "
             f"the {what}."

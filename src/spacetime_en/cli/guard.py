@@ -26,7 +26,10 @@ _IMPORTING = "<frozen importlib._bootstrap>"
 @contextmanager
 def guarded(arguments: Sequence[str]) -> Iterator[None]:
     """Run the command ``spacetime ARGUMENTS``; errors, signals, closed pipes end it cleanly."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: what is printed goes nowhere
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             # A terminal without é or × shows \xe9 instead of failing.
             stream.reconfigure(errors="backslashreplace")
@@ -36,8 +39,7 @@ def guarded(arguments: Sequence[str]) -> Iterator[None]:
             try:
                 yield
             finally:
-                if sys.stdout is not None:
-                    sys.stdout.flush()  # fails here, if at all, where errors are handled
+                sys.stdout.flush()  # fails here, if at all, where errors are handled
     except (KeyboardInterrupt, Interrupted) as stop:
         with suppress(OSError):
             print(printable(str(stop)) or "stopped", file=sys.stderr)

@@ -397,7 +397,7 @@ class Trajectories:
     @checked
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write to a new folder, as one shard."""
-        refuse_foreign(Path(folder), "shard-*-of-*", "data set")
+        refuse_foreign(Path(folder), "data set", "shard-*-of-*")
         if find_shards(Path(folder)):
             raise InputError(f"{folder}: exists already; choose another folder or delete it.")
         with ShardWriter(Path(folder), 0, 1, len(self)) as shard:

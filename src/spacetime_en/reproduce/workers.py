@@ -46,7 +46,7 @@ def carry_out_all(
         raise InputError(
             f"workers: expected 1 to {most}, the number of cores here, found {workers}."
         )
-    refuse_foreign(folder, RESULTS, "reproduction")
+    refuse_foreign(folder, "reproduction", RESULTS)
     todo = [e for e in experiments if checked_result(folder, e, scale) is None]
     if not todo:
         return []

@@ -144,7 +144,8 @@ def search(
         raise InputError(f"trials: expected a positive whole number, found {trials!r}.")
     until = float("inf") if timeout is None else time.monotonic() + seconds(timeout, "timeout")
     folder = Path(out)
-    refuse_foreign(folder, BEST_FILE if storage else JOURNAL, "study")
+    # (A data base may lie in the folder, too.)
+    refuse_foreign(folder, "study", BEST_FILE, JOURNAL, Path(storage or JOURNAL).name)
     make_folder(folder)
     with _readable(storage, folder):
         study = _join(_open_storage(storage, folder), name, config.training.seed)

@@ -96,7 +96,7 @@ def is_first_process() -> bool:
 def _check_free(folder: Path, resume: bool) -> None:
     """Refuse a folder of something else, and a run that is not to be resumed."""
     if is_first_process():
-        refuse_foreign(folder, FACTS_FILE, "run")
+        refuse_foreign(folder, "run", FACTS_FILE)
     if _has_checkpoints(folder) and not resume:
         raise InputError(
             f"{folder}: is a run already; resume it (--resume), choose another folder, or "

@@ -97,7 +97,7 @@ def simulate(
             raise InputError("out: the ray engine writes shards; give a folder that all see.")
         return run.part(*(shard or (0, 1)), progress=progress)
     folder = Path(out)
-    refuse_foreign(folder, "shard-*-of-*", "data set")
+    refuse_foreign(folder, "data set", "shard-*-of-*")
     there = {int(path.name.rsplit("-", 1)[1]) for path in find_shards(folder)}
     parts = num if shard is None else shard[1]
     if len(there) > 1 or max(there, default=parts) > parts or (shard and there - {parts}):
