@@ -25,7 +25,7 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, escape, new_figure
+from spacetime_en.report.drawing import add_legend, draw_frame, figure_for
 from spacetime_en.report.scene import Positions, Scene, asset, page
 
 ENDINGS = (".gif", ".mp4", ".html")
@@ -226,45 +226,16 @@ def animate(
 def _film(
     writer: AbstractMovieWriter, scene: Scene, path: Path, progress: Callable[[int], None] | None
 ) -> None:
-    figure = new_figure(6, 6)
-    axes: Any = figure.add_subplot(projection="3d")
-    with warnings.catch_warnings(), writer.saving(figure, str(path), dpi=80):
+    figure, axes = figure_for(scene)
+    add_legend(figure, list(scene.forecasts))
+    with warnings.catch_warnings(), writer.saving(figure, str(path), dpi=100):
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box is drawn
-        for place in range(len(scene.steps)):
-            _draw(axes, scene, place)
+        steps = scene.steps[scene.frames].tolist()
+        draw_frame(axes, scene, steps[0])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout of the first frame: nothing jumps
+        for step in steps:
+            draw_frame(axes, scene, step)
             writer.grab_frame()
             if progress is not None:
                 progress(1)
-
-
-def _draw(axes: Any, scene: Scene, place: int) -> None:
-    """Draw one frame."""
-    axes.clear()
-    step, now = int(scene.steps[place]), scene.x[place]
-    axes.set_title(escape(scene.title), fontsize=9)
-    axes.plot([], [], color="black", label="truth")
-    if scene.bones:
-        _bones(axes, now, scene, "black", "-")
-    else:
-        past = scene.steps[: place + 1] <= scene.observed
-        for node in range(now.shape[0]):
-            colour, path = COLOURS[node % len(COLOURS)], scene.x[: place + 1, node]
-            axes.plot(*path[past].T, color=colour, linewidth=3)
-            axes.plot(*path[~past].T, color=colour, linewidth=1)
-            axes.scatter(*now[node], color=colour, s=30)
-    for shape, name in enumerate(scene.forecasts):
-        colour, marker = COLOURS[shape % len(COLOURS)], MARKERS[shape % len(MARKERS)]
-        style = {"color": colour, "marker": marker, "linestyle": "--", "markersize": 4}
-        axes.plot([], [], label=escape(name), **style)
-        forecast = scene.forecast_at(name, step)
-        if forecast is not None and scene.bones:
-            _bones(axes, forecast, scene, colour, "--")
-        elif forecast is not None:
-            axes.scatter(*forecast.T, facecolors="none", edgecolors=colour, marker=marker, s=45)
-    axes.legend(loc="upper left", fontsize=8)
-    equal_axes(axes, now if scene.follow else scene.x.reshape(-1, 3))
-
-
-def _bones(axes: Any, x: Positions, scene: Scene, colour: str, line: str) -> None:
-    for a, b in scene.bones:
-        axes.plot(*x[[a, b]].T, color=colour, linestyle=line, linewidth=2)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spacetime_en.data import Task
 
 # Okabe and Ito's palette: told apart by all readers.
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A900"]
 MARKERS = "oXDPv^"  # of models
 
 
@@ -32,6 +32,11 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def model_colour(place: int) -> str:
+    """The colour of a model, by its place among those shown."""
+    return COLOURS[place % len(COLOURS)]
 
 
 def escape(name: str) -> str:
