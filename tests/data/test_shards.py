@@ -48,7 +48,7 @@ def entry(*path, value):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (entry("format", value=2), "its format is 2"),
+        (entry("format", value=3), "its format is 3"),
         (entry("format", value="1"), "its format is '1'"),
         (entry("num", value="3"), "num: expected a positive whole number, found '3'"),
         (entry("num", value=10**30), "num: expected a positive whole number"),

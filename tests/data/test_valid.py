@@ -101,7 +101,7 @@ def test_the_largest_number_of_single_precision_is_one():
         ([np.zeros((5, 2))], r"runs: expected \(T, N, n\)"),
         ([np.zeros((1, 2, 3))], "at least two frames"),
         ([np.zeros((5, 2, 3)), "hello"], "run 1: expected real numbers"),
-        ([np.full((5, 2, 3), np.nan)], "x: NaN or infinite values at run 0"),
+        ([np.full((5, 2, 3), np.inf)], "x: NaN or infinite values at run 0"),
     ],
 )
 def test_bad_runs_are_told_in_one_sentence(runs, message):

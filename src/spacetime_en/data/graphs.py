@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacetime_en.data.trajectories import Trajectories, unwrap
+from spacetime_en.data.differences import unwrap
+from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.neighbours import connect
 

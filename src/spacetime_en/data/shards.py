@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
 
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Trajectories
 
 META = "meta.json"
-FORMAT = 1  # of a shard; those written before formats were counted are of this one
+FORMAT = 2  # of a shard: 1 had no observed, ids and frame_attributes (nor a number, at first)
+_STORED = {"observed": "|b1", "ids": "<i8"}  # all other arrays are of real numbers
 Step = Annotated[int, msgspec.Meta(ge=-MOST_STEPS, le=MOST_STEPS)]
 
 
@@ -53,6 +54,7 @@ class Spec:
 
     Args:
         lengths: of this shard's runs; None: all have T frames.
+        frame_attributes: which of the arrays are attributes that change from frame to frame.
     """
 
     steps: list[Step]
@@ -60,6 +62,7 @@ class Spec:
     box: list[list[float]] | None
     meta: dict[str, Any]
     lengths: list[PositiveInt] | None = None
+    frame_attributes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class ShardMeta:
     checksum: str
     statistics: dict[str, Any] | None
     spec: Spec
-    format: int = FORMAT
+    format: int = 1
 
 
 class Concatenated:
@@ -154,23 +157,35 @@ class ShardWriter:
     def append(self, part: Trajectories) -> None:
         """Write further trajectories of the shard."""
         box = None if part.box is None else part.box.tolist()
-        self._spec = Spec(part.steps.tolist(), part.times.tolist(), box, part.meta)
+        self._spec = Spec(
+            part.steps.tolist(),
+            part.times.tolist(),
+            box,
+            part.meta,
+            frame_attributes=list(part.frame_attributes),
+        )
         try:
             json.dumps(part.meta)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"meta: cannot be written as JSON ({reason(error)}).") from None
         whole = [len(part.steps)] * len(part)
         self._lengths += whole if part.lengths is None else part.lengths.tolist()
-        for name, values in {"x": part.x, "v": part.v, **part.attributes}.items():
-            array = np.ascontiguousarray(values, dtype=np.float64)
+        arrays = {"x": part.x, "v": part.v, **part.attributes, **part.frame_attributes}
+        arrays |= {"observed": part.observed} if part.observed is not None else {}
+        arrays |= {"ids": part.ids} if part.ids is not None else {}
+        if self._files and arrays.keys() != self._files.keys():
+            raise InputError(f"{self._target}: its parts have different arrays; give all the same.")
+        for name, values in arrays.items():
+            stored = _STORED.get(name, "<f8")
+            array = np.ascontiguousarray(values, dtype=stored)
             if name not in self._files:
                 named = self._folder / f"{check_name(name, 'attributes')}.npy"
                 file = self._stack.enter_context(named.open("xb"))
                 shape = (self.num, *array.shape[1:])
-                header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+                header = {"descr": stored, "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
                 self._files[name] = file
-            self._files[name].write(array.astype("<f8", copy=False).data)
+            self._files[name].write(array.data)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
@@ -193,6 +208,8 @@ class ShardWriter:
             checksum(files, self._spec),
             self.statistics,
             self._spec,
+            # Older versions read what they know, and say that they do not know the rest.
+            format=2 if self._spec.frame_attributes or "observed" in self._files else 1,
         )
         (self._folder / META).write_text(json.dumps(asdict(meta), indent=1), encoding="utf-8")
 
@@ -212,7 +229,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 def checksum(files: Iterable[Path], spec: Spec) -> str:
     """SHA-256 of the spec and of the contents of the files, in order."""
-    described = {key: value for key, value in vars(spec).items() if key != "lengths" or value}
+    optional = ("lengths", "frame_attributes")
+    described = {key: value for key, value in vars(spec).items() if value or key not in optional}
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for path in files:
         with open_regular(path, inside=True) as file:
@@ -243,11 +261,17 @@ def read_meta(shard: Path) -> ShardMeta:
     if isinstance(entries, dict):
         check_format(entries.get("format", FORMAT), FORMAT, str(path))
     meta: ShardMeta = typed(entries, ShardMeta, str(path))
-    for name in meta.arrays[: MOST_ATTRIBUTES + 3]:
+    for name in meta.arrays[: MOST_ATTRIBUTES + 5]:
         check_name(name, f"{path}: arrays")
     if not {"x", "v"} <= set(meta.arrays) or len(set(meta.arrays)) < len(meta.arrays):
         raise InputError(
             f"{path}: arrays: expected x, v and others, each once, found {shortened(meta.arrays)}."
+        )
+    changing = meta.spec.frame_attributes
+    if len(set(changing)) < len(changing) or not set(changing) <= set(meta.arrays) - {"x", "v"}:
+        raise InputError(
+            f"{path}: spec.frame_attributes: expected names of arrays, each once, found "
+            f"{shortened(changing)}."
         )
     if shard.name != shard_name(meta.shard, meta.shards):
         raise InputError(
@@ -261,9 +285,13 @@ def mapped(path: Path) -> NDArray[Any]:
     """An array of a shard, mapped into memory: nothing is read before it is asked for."""
     with open_regular(path, inside=True) as file:
         header = read_header(file, path.stat().st_size, path)
-        if header.dtype not in (np.dtype("<f8"), np.dtype("<f4")) or header.fortran_order:
+        kinds = {"|b1": "booleans", "<i8": "whole numbers of 8 bytes, little-endian"}
+        stored = _STORED.get(path.stem, "")
+        allowed = (stored,) if stored else ("<f8", "<f4")
+        if header.dtype.str not in allowed or header.fortran_order:
+            words = kinds.get(stored, "real numbers of 8 or 4 bytes, little-endian")
             raise InputError(
-                f"{path}: expected real numbers of 8 or 4 bytes, little-endian, row by row, found "
+                f"{path}: expected {words}, row by row, found "
                 f"{header.dtype.str}{' column by column' if header.fortran_order else ''}."
             )
         if 0 in header.shape:

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from spacetime_en import geometry
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import check_name, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
+from spacetime_en.data.differences import time_step, velocities
 from spacetime_en.data.limits import check_memory
 from spacetime_en.data.shards import (
     Concatenated,
@@ -31,7 +30,10 @@ from spacetime_en.data.shards import (
     mapped,
     read_meta,
 )
+from spacetime_en.data.slots import check_ids
 from spacetime_en.data.valid import (
+    PER_FRAME,
+    as_booleans,
     as_floats,
     as_integers,
     check_box,
@@ -57,11 +59,14 @@ class LazyArray(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """Runs of the same system, with the same nodes at the same times.
+    """Runs (recordings) of a system at the same times.
+
+    N is the number of nodes or, if they come and go, of slots: places that nodes have one after
+    the other, from their first observation to their last.
 
     Args:
-        x: positions, (num, T, N, n).
-        v: velocities, (num, T, N, n).
+        x: positions, (num, T, N, n); 0 where nothing was observed.
+        v: velocities, (num, T, N, n); likewise.
         steps: the number of time steps done at each frame, (T,), increasing whole numbers.
         times: the time of each frame, (T,).
         attributes: constants of nodes (num, N) or of pairs of nodes (num, N, N), by name:
@@ -71,6 +76,11 @@ class Trajectories:
         statistics: of the shards, such as the drift of a simulation.
         lengths: the number of frames of each run, (num,), if they differ: later frames are padding.
             None: all runs have T frames.
+        observed: True where a node was observed, (num, T, N). None: everywhere.
+        ids: the number of the node that has each slot in each frame, (num, T, N), also in gaps
+            between its observations; -1: no node. None: slot i is node i throughout.
+        frame_attributes: attributes of nodes that change from frame to frame, or that belong to
+            the node that has the slot, (num, T, N), by name.
     """
 
     x: LazyArray
@@ -83,6 +93,9 @@ class Trajectories:
     statistics: tuple[dict[str, Any], ...] = ()
     checksums: tuple[str, ...] = ()  # of the shards, if it was opened from disk
     lengths: NDArray[np.int64] | None = None
+    observed: LazyArray | None = None
+    ids: LazyArray | None = None
+    frame_attributes: dict[str, LazyArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_layout(self)
@@ -111,14 +124,15 @@ class Trajectories:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything inside: of the shards' checksums, or of the arrays in memory."""
-        names = [*self.attributes, self.measured_velocities]
+        names = [*self.attributes, self.measured_velocities, *self.frame_attributes]
         digest = hashlib.sha256(repr((self.checksums, names)).encode())
         if not self.checksums:
             if "up" in self.meta:
                 digest.update(repr(self.meta["up"]).encode())
             arrays: list[Any] = [self.x, self.v, self.steps, self.times, *self.attributes.values()]
-            arrays += [array for array in (self.box, self.lengths) if array is not None]
-            for array in arrays:
+            arrays += [self.box, self.lengths, self.observed, self.ids]
+            arrays += self.frame_attributes.values()
+            for array in filter(lambda array: array is not None, arrays):
                 digest.update(repr(array.shape).encode())
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -132,10 +146,17 @@ class Trajectories:
         window to window; it is a round number near the median of frames from all of the data.
         """
         num, T, _, n = self.x.shape
-        ends = np.cumsum(np.full(num, T) if self.lengths is None else self.lengths)
-        index = evenly_spaced_indices(int(ends[-1]), most=64).numpy()  # into all frames of all runs
-        runs = np.searchsorted(ends, index, side="right")
-        x = self.x[runs, index - (ends - np.diff(ends, prepend=0))[runs]].reshape(-1, n)
+        if self.observed is None:
+            ends = np.cumsum(np.full(num, T) if self.lengths is None else self.lengths)
+            index = evenly_spaced_indices(int(ends[-1]), most=64).numpy()  # into all frames
+            runs = np.searchsorted(ends, index, side="right")
+            x = self.x[runs, index - (ends - np.diff(ends, prepend=0))[runs]].reshape(-1, n)
+        else:
+            populated = np.stack([self.observed[run].any(-1) for run in range(num)])
+            runs, frames = np.nonzero(populated)
+            index = evenly_spaced_indices(len(runs), most=64).numpy()
+            runs, frames = runs[index], frames[index]
+            x = self.x[runs, frames][self.observed[runs, frames]]
         x = x[np.isfinite(x).all(1)]
         if len(x) == 0:
             return np.zeros(n)
@@ -146,7 +167,7 @@ class Trajectories:
         return np.where(abs(centre) <= FAR * spread, 0.0, np.round(centre / unit) * unit)
 
     def __repr__(self) -> str:
-        names = ", ".join(self.attributes)
+        names = ", ".join([*self.attributes, *self.frame_attributes])
         return f"Trajectories(x={self.x.shape}, steps={preview(self.steps)}, attributes=[{names}])"
 
     @classmethod
@@ -161,26 +182,59 @@ class Trajectories:
         attributes: dict[Any, Any] | None = None,
         box: Any = None,
         meta: dict[Any, Any] | None = None,
+        observed: Any = None,
+        ids: Any = None,
+        frame_attributes: dict[Any, Any] | None = None,
     ) -> Trajectories:
         """From arrays.
 
         Args:
-            x: positions, (num, T, N, n), or (T, N, n) for a single run.
-            v: velocities of the same shape; None: differences of the frames given (backward, the
-                first frame takes the second's), in a box by the short way. Windows then take
-                differences of their own frames only.
+            x: positions, (num, T, N, n), or (T, N, n) for a single run (and so for `v`,
+                `observed`, `ids` and `frame_attributes`).
+            v: velocities of the same shape; None: differences of each node's own observations
+                (backward, the first takes the second's), in a box by the short way. Windows then
+                take differences of their own frames only.
             times: (T,); None: the steps, times what makes x and v fit each other if v is given.
             steps: (T,) whole numbers; None: 0, 1, ..., T - 1.
             attributes: arrays (N,) or (num, N), or of pairs (num, N, N).
             box: edge lengths (n,), or cell vectors as rows (n, n).
             meta: anything worth keeping, such as units.
+            observed: (num, T, N), True where a node was observed; None: where x is not NaN, or, if
+                there are `ids`, where a node has the slot. All else that is given for places that
+                were not observed is left out.
+            ids, frame_attributes: (num, T, N), see :class:`Trajectories`.
         """
         x = as_floats("x", x)
-        x = x[None] if x.ndim == 3 else x
+        single = x.ndim == 3
+        x = x[None] if single else x
         if x.ndim != 4 or 0 in x.shape:
             raise InputError(f"x: expected shape (num, T, N, n) or (T, N, n), found {x.shape}.")
-        check_values("x", x)
         num, T, N, n = x.shape
+        meta = dict(meta or {})
+
+        def per_frame(name: str, array: NDArray[Any]) -> NDArray[Any]:
+            array = array[None] if single and array.ndim == 2 else array
+            if array.shape != (num, T, N):
+                raise InputError(f"{name}: expected shape {(num, T, N)}, found {array.shape}.")
+            return array
+
+        if ids is not None:
+            ids = per_frame("ids", as_integers("ids", ids))
+        if observed is not None:
+            observed = per_frame("observed", as_booleans("observed", observed))
+        elif np.isnan(x).any():
+            observed, meta["missing"] = _where_not_nan(x), "nan"
+        elif ids is not None:
+            observed = ids >= 0
+        if observed is not None:
+            if not observed.any():
+                raise InputError("x: no node was observed in any frame.")
+            x = np.where(observed[..., None], x, 0.0)
+        if ids is not None:
+            check_ids(ids, observed)
+        elif observed is not None and observed.all():
+            observed = None
+        check_values("x", x)
         steps = np.arange(T) if steps is None else as_integers("steps", steps)
         guessed = times is None
         times = as_floats("times", steps if guessed else times)
@@ -191,17 +245,18 @@ class Trajectories:
                 raise InputError(f"box: expected positive edge lengths, found {preview(box)}.")
             box = np.diag(box) if box.ndim == 1 else box
             check_box(box, n)
-        meta = dict(meta or {})
         if v is None:
-            v = _velocities(x, times, box)
+            v = velocities(x, times, box, observed, ids)
             meta["velocities"] = DIFFERENCES
         v = as_floats("v", v)
         v = v[None] if v.ndim == 3 else v
         if v.shape != x.shape:
             raise InputError(f"v: expected the shape of x, {x.shape}, found {v.shape}.")
+        if observed is not None:
+            v = np.where(observed[..., None], v, 0.0)
         check_values("v", v)
         if guessed and "velocities" not in meta:
-            times = times * _time_step(x, v, steps, box)
+            times = times * time_step(x, v, steps, box, observed, ids)
             meta["time_step"] = "fitted to positions and velocities"
         spread: dict[str, LazyArray] = {}
         for name, value in (attributes or {}).items():
@@ -214,7 +269,25 @@ class Trajectories:
                 )
             check_values(name, array)
             spread[name] = array
-        return cls(x, v, steps, times, spread, meta, box)
+        changing: dict[str, LazyArray] = {}
+        for name, value in (frame_attributes or {}).items():
+            array = as_floats(check_name(name, "frame_attributes"), value, kinds="iufb")
+            array = per_frame(name, array)
+            array = array if observed is None else np.where(observed, array, 0.0)
+            check_values(name, array, axes=PER_FRAME)
+            changing[name] = array
+        return cls(
+            x,
+            v,
+            steps,
+            times,
+            spread,
+            meta,
+            box,
+            observed=observed,
+            ids=ids,
+            frame_attributes=changing,
+        )
 
     @classmethod
     @checked
@@ -245,7 +318,12 @@ class Trajectories:
         filled_up = cls.from_arrays(
             np.stack(filled), times=check_time_step(time_step) * np.arange(longest), **options
         )
-        return replace(filled_up, lengths=None if (lengths == longest).all() else lengths)
+        if (lengths == longest).all():
+            return filled_up
+        observed = filled_up.observed
+        if observed is not None:
+            observed = observed[:] & (np.arange(longest)[:, None] < lengths[:, None, None])
+        return replace(filled_up, lengths=lengths, observed=observed)
 
     # --- on disk --------------------------------------------------------------------------------
 
@@ -296,22 +374,31 @@ class Trajectories:
                     )
             return parts[0] if len(parts) == 1 else Concatenated(parts)
 
+        arrays = {name: joined(name) for name in metas[0].arrays}
+        changing = {name: arrays.pop(name) for name in first.frame_attributes}
         try:
             opened = cls(
-                joined("x"),
-                joined("v"),
+                arrays.pop("x"),
+                arrays.pop("v"),
                 np.array(first.steps, dtype=np.int64),
                 np.array(first.times, dtype=np.float64),
-                {name: joined(name) for name in metas[0].arrays if name not in ("x", "v")},
+                {name: arrays[name] for name in arrays if name not in ("observed", "ids")},
                 first.meta,
                 None if first.box is None else as_floats("box", first.box),
                 tuple(m.statistics for m in metas if m.statistics),
                 tuple(m.checksum for m in metas),
                 _joined_lengths(metas),
+                arrays.get("observed"),
+                arrays.get("ids"),
+                changing,
             )
             if verify:
                 for name, values in {"x": opened.x, "v": opened.v, **opened.attributes}.items():
                     check_values(name, values)
+                for name, values in opened.frame_attributes.items():
+                    check_values(name, values, axes=PER_FRAME)
+                if opened.ids is not None and opened.observed is not None:
+                    check_ids(opened.ids, opened.observed)
         except InputError as error:
             named = str(error).startswith(str(folder))
             raise InputError(str(error) if named else f"{folder}: {error}") from None
@@ -339,35 +426,15 @@ def _joined_lengths(metas: Sequence[ShardMeta]) -> NDArray[np.int64] | None:
     return np.array([length for part in parts for length in part], dtype=np.int64)
 
 
-def _velocities(x: NDArray[Any], times: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
-    """Backward differences of observed frames; the first frame takes the second's."""
-    if x.shape[1] < 2:
-        raise InputError("v: velocities by differences need at least two frames; give v.")
-    v, path = np.empty_like(x), unwrap(x, box)
-    with np.errstate(all="ignore"):  # what overflows is found with the values
-        np.subtract(path[:, 1:], path[:, :-1], out=v[:, 1:])
-        v[:, 1:] /= np.diff(times)[None, :, None, None]
-    v[:, 0] = v[:, 1]
-    return v
-
-
-def unwrap(x: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
-    """Paths without jumps across the periodic boundary, (..., T, N, n)."""
-    if box is None:
-        return x
-    paths = torch.from_numpy(np.ascontiguousarray(x)).reshape(-1, *x.shape[-3:])
-    cell = torch.from_numpy(np.array(box, dtype=x.dtype)).expand(len(paths), -1, -1)
-    return geometry.unwrap(paths, cell).reshape(x.shape).numpy()
-
-
-def _time_step(
-    x: NDArray[Any], v: NDArray[Any], steps: NDArray[Any], box: NDArray[Any] | None
-) -> float:
-    """The time of a step for which positions and velocities fit best; 1 if none does."""
-    if x.shape[1] < 2:
-        return 1.0
-    with np.errstate(all="ignore"):
-        moved = np.diff(unwrap(x, box), axis=1)
-        mean_v = (v[:, 1:] + v[:, :-1]) / 2 * np.diff(steps)[None, :, None, None]
-        step = float((moved * mean_v).sum() / max((mean_v * mean_v).sum(), 1e-300))
-    return step if 0 < step < np.inf else 1.0
+def _where_not_nan(x: NDArray[Any]) -> NDArray[np.bool_]:
+    """True where a node has a position, (num, T, N); it has all of it, or none."""
+    missing = np.isnan(x)
+    observed: NDArray[np.bool_] = ~missing.any(-1)
+    half = np.argwhere(~observed & ~missing.all(-1))
+    if len(half):
+        run, frame, node = half[0]
+        raise InputError(
+            f"x: of run {run}, frame {frame}, node {node} only some coordinates are NaN; let all "
+            "be NaN where a node was not observed."
+        )
+    return observed

@@ -5,7 +5,7 @@ Everything passes here, whether it comes from a file, from a folder on disk or f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SHORTEST = float(np.finfo(np.float32).tiny)  # and so no time between frames is below this
 MOST_STEPS = 2**53  # whole numbers up to it are exact wherever they go
 MOST_ATTRIBUTES = 500  # each is a file that is open while it is written
+PER_FRAME = ("run", "frame", "node")  # the axes of x, v and what changes with the frame
+RESERVED = ("x", "v", "observed", "ids")  # names that no attribute can have
 _AT_ONCE = 1 << 22  # numbers looked at in one piece: of a set on disk there may be billions
 
 
@@ -53,6 +55,14 @@ def as_integers(name: str, value: Any) -> NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
+def as_booleans(name: str, value: Any) -> NDArray[np.bool_]:
+    """Convert `value`, of booleans or of 0 and 1, to an array of booleans."""
+    numbers = as_floats(name, value, kinds="iufb")
+    if not np.isin(numbers, (0, 1)).all():
+        raise InputError(f"{name}: expected True or False, found {preview(numbers)}.")
+    return numbers.astype(bool)
+
+
 def check_time_step(time_step: Any) -> float:
     """Convert the time between frames to a number."""
     step = as_floats("time_step", time_step)
@@ -63,12 +73,15 @@ def check_time_step(time_step: Any) -> float:
     return float(step)
 
 
-def check_values(name: str, values: LazyArray) -> None:
+def check_values(
+    name: str, values: LazyArray, axes: Sequence[str] = ("run", "node", "node")
+) -> None:
     """Refuse NaN, infinity, and numbers too large for single precision.
 
     Args:
         name: of the array.
         values: of any shape, the first axis counts runs; read piece by piece.
+        axes: what they count; of arrays with four axes, :data:`PER_FRAME`.
     """
     rows = max(1, _AT_ONCE // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), rows):
@@ -77,9 +90,9 @@ def check_values(name: str, values: LazyArray) -> None:
             continue
         place = np.argwhere(~(np.abs(piece) <= FLOAT32_MAX))[0]
         value = piece[tuple(place)]
-        axes = ("run", "frame", "node") if piece.ndim == 4 else ("run", "node", "node")
         where = [start + int(place[0]), *place[1:].tolist()]
-        at = ", ".join(f"{axis} {i}" for axis, i in zip(axes, where, strict=False))
+        words = PER_FRAME if piece.ndim == 4 else axes
+        at = ", ".join(f"{axis} {i}" for axis, i in zip(words, where, strict=False))
         if np.isfinite(value):
             raise InputError(
                 f"{name}: {value:g} at {at} is beyond {FLOAT32_MAX:.2g}, where single precision "
@@ -91,14 +104,26 @@ def check_values(name: str, values: LazyArray) -> None:
 def check_layout(t: Trajectories) -> None:
     """Refuse names, shapes, steps, times, a box or lengths that do not fit; reads no data."""
     arrays = {"x": t.x, "v": t.v, "steps": t.steps, "times": t.times}
-    optional = {"box": t.box, "lengths": t.lengths}
+    optional = {"box": t.box, "lengths": t.lengths, "observed": t.observed, "ids": t.ids}
     arrays |= {name: array for name, array in optional.items() if array is not None}
-    arrays |= argument("attributes", t.attributes, dict[Any, Any])
+    attributes = argument("attributes", t.attributes, dict[Any, Any])
+    changing = argument("frame_attributes", t.frame_attributes, dict[Any, Any])
+    names = [*attributes, *changing]
+    if len(names) > MOST_ATTRIBUTES:
+        raise InputError(f"attributes: expected at most {MOST_ATTRIBUTES}, found {len(names)}.")
+    for name in names:
+        if check_name(name, "attributes") in RESERVED:
+            raise InputError(f"attributes: {name!r} cannot be the name of one.")
+        if names.count(name) > 1:
+            raise InputError(f"{name}: is an attribute of nodes and one of frames; rename one.")
+    arrays |= attributes | changing
+    kinds = {"steps": "iu", "lengths": "iu", "ids": "i", "observed": "b"}
     for name, array in arrays.items():
         what = getattr(array, "dtype", np.dtype("f8") if hasattr(array, "shape") else type(array))
         kind = getattr(what, "kind", None)  # (a tensor's type has none)
-        if kind not in tuple("iu" if name in ("steps", "lengths") else "iufb"):
-            raise InputError(f"{name}: expected a NumPy array of real numbers, found {what}.")
+        if kind not in tuple(kinds.get(name, "iufb")):
+            numbers = "booleans" if name == "observed" else "real numbers"
+            raise InputError(f"{name}: expected a NumPy array of {numbers}, found {what}.")
     if len(t.x.shape) != 4 or 0 in t.x.shape[1:]:
         raise InputError(f"x: expected shape (num, T, N, n), none of them 0, found {t.x.shape}.")
     num, T, N, n = t.x.shape
@@ -113,13 +138,18 @@ def check_layout(t: Trajectories) -> None:
         raise InputError(
             f"lengths: expected {num} numbers of frames from 1 to {T}, found {preview(t.lengths)}."
         )
-    if len(t.attributes) > MOST_ATTRIBUTES:
+    per_frame = {"observed": t.observed, "ids": t.ids, **t.frame_attributes}
+    for name, array in per_frame.items():
+        if array is not None and tuple(array.shape) != (num, T, N):
+            raise InputError(f"{name}: expected shape {(num, T, N)}, found {array.shape}.")
+    if t.ids is not None and t.observed is None:
+        raise InputError("ids: give as well where the nodes were observed.")
+    if t.ids is not None and t.attributes:
         raise InputError(
-            f"attributes: expected at most {MOST_ATTRIBUTES}, found {len(t.attributes)}."
+            f"{next(iter(t.attributes))}: is an attribute of slots, which nodes have one after the "
+            "other; give frame_attributes, a number for each slot and frame."
         )
     for name, values in t.attributes.items():
-        if check_name(name, "attributes") in ("x", "v"):
-            raise InputError(f"attributes: {name!r} cannot be the name of one.")
         if tuple(values.shape) not in ((num, N), (num, N, N)):
             raise InputError(
                 f"{name}: expected shape {(num, N)} or {(num, N, N)}, found {values.shape}."
@@ -178,6 +208,12 @@ def _problems(meta: dict[str, Any], nodes: int, dims: int) -> Iterator[str]:
     for key in _TEXTS:
         if not isinstance(meta.get(key), str | None):
             yield f"{key}: expected a text, found {shortened(meta[key])}"
+    for key in ("recordings", "splits"):
+        named = meta.get(key)
+        if named is not None and not (
+            isinstance(named, list) and all(isinstance(name, str) for name in named)
+        ):
+            yield f"{key}: expected a list of texts, one for each run, found {shortened(named)}"
     if meta.get("up") is not None:
         up = as_floats("meta: up", meta["up"])
         if up.shape != (dims,) or not np.isfinite(up).all() or not up.any():
