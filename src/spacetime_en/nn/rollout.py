@@ -75,7 +75,9 @@ def _steps(graph: SpacetimeGraph) -> tuple[Tensor, list[int]]:
             "frame step, or use a model that reads the horizon, such as set-flow."
         )
     if counts.max() > MAX_STEPS:
-        raise InputError(f"horizon: expected at most {MAX_STEPS:,} steps, found {counts.max():.3g}.")
+        raise InputError(
+            f"horizon: expected at most {MAX_STEPS:,} steps, found {counts.max():.3g}."
+        )
     return step, counts[0].int().tolist()
 
 

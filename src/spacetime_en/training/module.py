@@ -104,9 +104,7 @@ class ForecastModule(pl.LightningModule):
         """
         if type(self.model).losses is not Forecaster.losses:
             return None
-        losses = self.model.distance(
-            LastFrame()(batch.graph), batch.target, self.settings.alpha
-        )
+        losses = self.model.distance(LastFrame()(batch.graph), batch.target, self.settings.alpha)
         loss = self.trainer.strategy.reduce(losses.sum() * batch.weight, reduce_op="mean")
         return float(loss) or abs(self.last_loss)  # (0 if nothing moves)
 

@@ -102,7 +102,9 @@ class LeastSquaresLine(_Trivial):
         state, observed = units.normalize(graph), graph.observed
         x_mean = mean_over_time(state.x, observed)  # (B, N, n)
         v_mean = mean_over_time(state.v, observed)
-        times = (graph.times - graph.times[:, :1]).to(state.x.dtype)[..., None, None]  # (B, L, 1, 1)
+        times = (graph.times - graph.times[:, :1]).to(state.x.dtype)[
+            ..., None, None
+        ]  # (B, L, 1, 1)
         if observed is not None:
             times = torch.where(observed.unsqueeze(-1), times, 0.0)  # (B, L, N, 1)
         t_mean = mean_over_time(times, observed)  # (B, 1 or N, 1)
