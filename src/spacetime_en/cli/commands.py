@@ -4,17 +4,13 @@ import importlib
 import json as json_module
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tyro.conf import Positional
 
 from spacetime_en._util.errors import InputError, no_such
-from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.terminal import Terminal
-
-if TYPE_CHECKING:
-    from spacetime_en.data import Task
 
 
 def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
@@ -91,40 +87,6 @@ def simulate(
             progress=advance,
         )
     print(f"{out}: {trajectories if len(trajectories) else f'shard {shard} written'}")
-
-
-def data_info(name: Positional[str], picture: Path | None = None, json: bool = False) -> None:
-    """Describe a task or a data set.
-
-    Shapes, splits, ranges of the values, drift of energy and momentum, errors of trivial forecasts.
-
-    Args:
-        name: name of a task, or folder of a data set.
-        picture: file for a plot of a few trajectories, such as some.png.
-        json: print a JSON object instead of tables.
-    """
-    from spacetime_en.report.tables.task import describe, show
-
-    if picture is not None:
-        refuse_existing(picture)
-    task = _task(name)
-    description = describe(task)
-    if picture is not None:
-        from spacetime_en.report.plots import plot_trajectories
-
-        description["picture"] = str(plot_trajectories(task, picture))
-    if json:
-        print(json_module.dumps(description, indent=2))
-    else:
-        show(description, Terminal())
-
-
-def _task(name: str) -> "Task":
-    from spacetime_en.data import TASKS, Task, Trajectories, load_task
-
-    if name in TASKS or not Path(name).exists():
-        return load_task(name)
-    return Task.from_trajectories(Trajectories.open(name, verify=True), name=name)
 
 
 def data_import(
