@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from spacetime_en._util.schema import Count, Finite, PositiveFloat, PositiveInt
 
-Kind = Literal["node", "pair"]
+Kind = Literal["node", "pair", "frame"]
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,11 @@ class DataFacts:
         fingerprint: of the task.
         trajectories: the fingerprint of what it was cut from.
         windows: the number of windows in each split.
-        frames, nodes, dims: L, N and n.
+        frames, nodes, dims: L, N (the largest, if windows differ) and n.
         features, edge_features: d and e.
         frame_time: between the frames of a window; None: there is only one.
-        horizon_time: from the last frame to the target.
-        attributes: by name and in order, whether of nodes or of pairs.
+        horizon_times: from the last frame to each target, (T,).
+        attributes: by name and in order, whether of nodes, of pairs, or of nodes in each frame.
         measured_velocities: False: velocities were differences of frames.
         box: whether space was periodic.
         units: of length and time, as far as the data name them.
@@ -42,7 +43,7 @@ class DataFacts:
     features: Count
     edge_features: Count
     frame_time: PositiveFloat | None
-    horizon_time: PositiveFloat
+    horizon_times: tuple[PositiveFloat, ...]
     attributes: dict[str, Kind]
     measured_velocities: bool
     box: bool
@@ -50,6 +51,9 @@ class DataFacts:
     origin: tuple[Finite, ...]
 
     def __post_init__(self) -> None:
+        times = self.horizon_times
+        if not times or any(b <= a for a, b in pairwise(times)):
+            raise ValueError(f"horizon_times: expected increasing numbers, found {list(times)}")
         if len(self.origin) != self.dims:
             raise ValueError(f"origin: expected {self.dims} numbers, found {len(self.origin)}")
 

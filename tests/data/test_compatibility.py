@@ -36,8 +36,9 @@ def test_facts_come_back_from_json(facts):
     [
         ({"frame_time": float("nan")}, "here: frame_time: expected a positive number"),
         ({"frame_time": -1.0}, "here: frame_time: expected a positive number"),
-        ({"horizon_time": 0}, "here: horizon_time: expected a positive number"),
-        ({"horizon_time": float("inf")}, "here: horizon_time: expected a finite number"),
+        ({"horizon_times": [0]}, r"here: horizon_times\[0\]: expected a positive number"),
+        ({"horizon_times": [float("inf")]}, r"here: horizon_times\[0\]: expected a finite number"),
+        ({"horizon_times": [2, 1]}, "here: horizon_times: expected increasing numbers"),
         ({"origin": [float("nan")] * 3}, r"here: origin\[0\]: expected a"),
         ({"origin": [0.0]}, "here: origin: expected 3 numbers, found 1"),
     ],

@@ -45,7 +45,7 @@ def test_a_run_holds_all_that_is_needed(tmp_path, tiny_task):
     assert again.config.training.steps == 6
     assert again.facts["data"]["fingerprint"] == tiny_task.fingerprint
     assert again.facts["data"]["frame_time"] == pytest.approx(0.01)
-    assert again.facts["data"]["horizon_time"] == pytest.approx(0.1)
+    assert again.facts["data"]["horizon_times"] == [pytest.approx(0.1)]
     state = again.load("last")
     assert state.progress.step == 6
     assert {name.split("/")[1] for name in state.optimiser} == {"step", "exp_avg", "exp_avg_sq"}

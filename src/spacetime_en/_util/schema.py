@@ -216,7 +216,7 @@ def argument(name: str, value: Any, kind: Any) -> Any:
         plain = [one for one in kinds if not _is_class(one)]
         if isinstance(value, np.generic):
             value = value.item()
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, list | tuple | range):
             value = [one.item() if isinstance(one, np.generic) else one for one in value]
         elif hasattr(value, "tolist") and any(
             get_origin(k) in (list, tuple, Sequence) for k in plain

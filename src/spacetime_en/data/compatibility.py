@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,18 +18,21 @@ if TYPE_CHECKING:
     from spacetime_en.data.windows import Windows
 
 
+_EACH = {"node": "node", "pair": "pair", "frame": "node and frame"}
+
+
 def facts_of(task: Task) -> DataFacts:
     """Record what a model sees that is trained on a task."""
     t = task.train.trajectories
     graph, _ = task.train[:1]
-    L, N, n = graph.x.shape[1:]
+    L, _, n = graph.x.shape[1:]
     return DataFacts(
         label=task.label,
         fingerprint=task.fingerprint,
         trajectories=t.fingerprint,
         windows={name: len(windows) for name, windows in task.splits.items()},
         frames=L,
-        nodes=N,
+        nodes=int(task.train.node_counts.max()),
         dims=n,
         features=graph.feature_width,
         edge_features=graph.edge_width,
@@ -62,20 +64,22 @@ def conform(facts: DataFacts, trajectories: Trajectories) -> Trajectories:
     for name, kind in facts.attributes.items():
         if name not in kinds_here:
             instead = f"{', '.join(kinds_here)} instead" if kinds_here else "no attributes"
-            raise _mismatch(name, f"with this attribute of each {kind}", f"have {instead}")
+            raise _mismatch(name, f"with this attribute of each {_EACH[kind]}", f"have {instead}")
         if kinds_here[name] != kind:
-            raise _mismatch(
-                name, f"with one for each {kind}", f"have one for each {kinds_here[name]}"
-            )
-    attributes = {name: trajectories.attributes[name] for name in facts.attributes}
-    if list(attributes) == list(kinds_here):
+            one, other = _EACH[kind], _EACH[kinds_here[name]]
+            raise _mismatch(name, f"with one for each {one}", f"have one for each {other}")
+    if list(facts.attributes) == list(kinds_here):
         return trajectories
-    return dataclasses.replace(trajectories, attributes=attributes)
+    constant, changing = (
+        {name: values[name] for name in facts.attributes if name in values}
+        for values in (trajectories.attributes, trajectories.frame_attributes)
+    )
+    return dataclasses.replace(trajectories, attributes=constant, frame_attributes=changing)
 
 
 def data_mismatches(facts: DataFacts, trajectories: Trajectories) -> list[str]:
     """Differences that deserve a warning: attributes left out, and other units."""
-    extra = [name for name in trajectories.attributes if name not in facts.attributes]
+    extra = [name for name in _kinds(trajectories) if name not in facts.attributes]
     problems = [f"{name}: the model was trained without it; it is not read." for name in extra]
     units = _units(trajectories)
     problems += [
@@ -95,18 +99,29 @@ def window_mismatches(facts: DataFacts, windows: Windows, *, any_horizon: bool) 
     """
     here = _times(windows) | {"frames": windows.length}
     words = {
-        "horizon_time": "a horizon of",
+        "horizon_times": "a horizon of",
         "frame_time": "a time between frames of",
         "frames": "windows with a number of frames of",
     }
     if any_horizon:
-        del words["horizon_time"]
-    return [
-        f"the model was trained for {what} {trained:g}, this task has {here[key]:g}."
-        for key, what in words.items()
-        if None not in (trained := getattr(facts, key), here[key])
-        and not math.isclose(trained, here[key])
-    ]
+        del words["horizon_times"]
+    problems = []
+    for key, what in words.items():
+        trained, asked = np.atleast_1d(getattr(facts, key)), np.atleast_1d(here[key])
+        if None in (trained[0], asked[0]):
+            continue
+        if trained.shape != asked.shape or not np.allclose(trained, asked, rtol=1e-9, atol=0):
+            found = _in_words(asked)
+            problems.append(
+                f"the model was trained for {what} {_in_words(trained)}, this task has {found}."
+            )
+    return problems
+
+
+def _in_words(numbers: NDArray[Any]) -> str:
+    if len(numbers) < 4:
+        return ", ".join(f"{number:g}" for number in numbers)
+    return f"{numbers[0]:g}, {numbers[1]:g}, ..., {numbers[-1]:g}"
 
 
 class Trained(Protocol):
@@ -142,20 +157,21 @@ def _mismatch(what: str, trained: str, given: str) -> InputError:
 
 
 def _times(windows: Windows) -> dict[str, Any]:
-    """The time between frames, and from the last frame to the target."""
+    """The time between frames, and from the last frame to each target."""
     _, (frames, *_) = windows.locate(np.arange(1))
-    times = windows.trajectories.times[frames]  # of a window and its target
+    times, L = windows.trajectories.times[frames], windows.length  # of a window and its targets
     return {
-        "frame_time": float(times[1] - times[0]) if windows.length > 1 else None,
-        "horizon_time": float(times[-1] - times[-2]),
+        "frame_time": float(times[1] - times[0]) if L > 1 else None,
+        "horizon_times": tuple((times[L:] - times[L - 1]).tolist()),
     }
 
 
 def _kinds(trajectories: Trajectories) -> dict[str, Kind]:
-    return {
+    kinds: dict[str, Kind] = {
         name: "node" if len(values.shape) == 2 else "pair"
         for name, values in trajectories.attributes.items()
     }
+    return kinds | dict.fromkeys(trajectories.frame_attributes, "frame")
 
 
 def _units(trajectories: Trajectories) -> dict[str, str]:

@@ -139,9 +139,9 @@ def check_layout(t: Trajectories) -> None:
             f"lengths: expected {num} numbers of frames from 1 to {T}, found {preview(t.lengths)}."
         )
     per_frame = {"observed": t.observed, "ids": t.ids, **t.frame_attributes}
-    for name, array in per_frame.items():
-        if array is not None and tuple(array.shape) != (num, T, N):
-            raise InputError(f"{name}: expected shape {(num, T, N)}, found {array.shape}.")
+    for name, values in per_frame.items():
+        if values is not None and tuple(values.shape) != (num, T, N):
+            raise InputError(f"{name}: expected shape {(num, T, N)}, found {values.shape}.")
     if t.ids is not None and t.observed is None:
         raise InputError("ids: give as well where the nodes were observed.")
     if t.ids is not None and t.attributes:
@@ -149,10 +149,10 @@ def check_layout(t: Trajectories) -> None:
             f"{next(iter(t.attributes))}: is an attribute of slots, which nodes have one after the "
             "other; give frame_attributes, a number for each slot and frame."
         )
-    for name, values in t.attributes.items():
-        if tuple(values.shape) not in ((num, N), (num, N, N)):
+    for name, constant in t.attributes.items():
+        if tuple(constant.shape) not in ((num, N), (num, N, N)):
             raise InputError(
-                f"{name}: expected shape {(num, N)} or {(num, N, N)}, found {values.shape}."
+                f"{name}: expected shape {(num, N)} or {(num, N, N)}, found {constant.shape}."
             )
     for problem in _problems(argument("meta", t.meta, dict[Any, Any]), N, n):
         raise InputError(f"meta: {problem}.")

@@ -1,8 +1,9 @@
-"""Cut trajectories into windows: L frames in, the state some time after the last of them out."""
+"""Cut trajectories into windows: L frames in, the states some time after the last of them out."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal, SupportsIndex
@@ -17,14 +18,27 @@ from spacetime_en._util.schema import Count, NonNegativeFloat, PositiveFloat, Po
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import Trained, prepare_for
 from spacetime_en.data.cut import Cut
-from spacetime_en.data.graphs import as_graph, max_neighbours, states_at, to_tensor
+from spacetime_en.data.graphs import (
+    Nodes,
+    as_graph,
+    chosen_nodes,
+    in_first_places,
+    max_neighbours,
+    observed_again,
+    places_of,
+    read_frames,
+    to_tensor,
+)
 from spacetime_en.data.rng import Streams
+from spacetime_en.data.slots import NOBODY
+from spacetime_en.data.steps import TargetSteps, parse_steps
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import as_integers
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
 _IN_MEMORY = 1 << 28  # bytes; windows that need no more are kept as tensors
 _AT_ONCE = 10_000  # windows that are read at a time
+_LOOKED_AT = 1 << 22  # slots of windows that are looked at, at a time
 Targets = Literal["observed", "clean", "zero"]
 
 
@@ -40,7 +54,8 @@ class Windows:
         trajectories: the data to cut.
         length: L, the number of frames.
         stride: frame intervals from one frame to the next.
-        target_steps: frame intervals from the last frame to the target.
+        target_steps: frame intervals from the last frame to the target, or to several of them:
+            12, (1, 2, 4), "1..12".
         frame_interval: the length of a frame interval in ``trajectories.steps``; None: the
             commonest gap between frames.
         runs: the trajectories used, (R,); None: all.
@@ -50,6 +65,9 @@ class Windows:
         noise_seed: of the noise, apart from the seed of the trajectories.
         targets: ``"observed"``, with noise like the inputs, or ``"clean"``. ``"zero"`` is only for
             the audit of published figures: all zero, with noise if there is any.
+        nodes: of data in which nodes come and go, those observed in the last frame (``"last"``),
+            or in all L + T frames (``"all"``).
+        min_nodes: a window has at least so many of them, and at least one target.
         radius: neighbours are the nodes within it in the last frame; None: all, or
         k: so many of the nearest.
         dtype: of the tensors.
@@ -61,7 +79,7 @@ class Windows:
         trajectories: Trajectories,
         length: PositiveInt,
         stride: PositiveInt,
-        target_steps: PositiveInt,
+        target_steps: TargetSteps,
         *,
         frame_interval: PositiveInt | None = None,
         runs: NDArray[np.int64] | Sequence[int] | None = None,
@@ -70,6 +88,8 @@ class Windows:
         noise: NonNegativeFloat = 0.0,
         noise_seed: Count = 0,
         targets: Targets = "observed",
+        nodes: Nodes = "last",
+        min_nodes: PositiveInt = 1,
         radius: PositiveFloat | None = None,
         k: PositiveInt | None = None,
         dtype: torch.dtype = torch.float32,
@@ -80,7 +100,7 @@ class Windows:
                 "least two frames."
             )
         self.trajectories, self.origin = trajectories, trajectories.origin
-        self.length, self.stride, self.target_steps = length, stride, target_steps
+        self.length, self.stride, self.target_steps = length, stride, parse_steps(target_steps)
         interval = trajectories.frame_interval if frame_interval is None else frame_interval
         self.frame_interval = interval
         self.runs = np.arange(len(trajectories)) if runs is None else as_integers("runs", runs)
@@ -89,25 +109,32 @@ class Windows:
         self.noise, self.noise_seed, self.targets = noise, noise_seed, targets
         if radius is not None and k is not None:
             raise InputError("radius, k: neighbours are chosen by one of them; give only that.")
+        self.nodes, self.min_nodes = nodes, min_nodes
         self.radius, self.k = radius, k
         self.dtype = dtype
         recorded = trajectories.steps
         no_window = InputError(
             f"windows: no window of {length} frames, {stride} frame intervals apart, with a target "
-            f"{target_steps} intervals later fits the {len(recorded)} frames at steps "
+            f"{self.target_steps[-1]} intervals later fits the {len(recorded)} frames at steps "
             f"{recorded[0]} to {recorded[-1]} (an interval is {interval}); use a smaller length, "
             "stride or target_steps."
         )
-        end = ((length - 1) * stride + target_steps) * interval  # (a number of any size)
+        last = (length - 1) * stride  # (a number of any size)
+        end = (last + self.target_steps[-1]) * interval
         if length >= len(recorded) or end > recorded[-1] - recorded[0]:
             raise no_window
-        self.cut = Cut.find(recorded, np.append(np.arange(length) * stride * interval, end))
+        seen, ahead = np.arange(length) * stride, last + np.array(self.target_steps)
+        self.cut = Cut.find(recorded, np.append(seen, ahead) * interval)
         if steps is not None:
             self.cut = self.cut.between(*steps)
         if len(self.cut) == 0:
             raise no_window
         # Indices into the grid of all runs and starts; None: the whole grid.
         self.numbers = self._select(None if starts is None else as_integers("starts", starts))
+        _, _, slots, _ = trajectories.x.shape
+        self.node_counts: NDArray[np.int64] = np.broadcast_to(slots, len(self))  # (W,)
+        if trajectories.observed is not None:
+            self._keep_populated(wanted=starts is not None)
 
     def _select(self, starts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """The windows asked for that, in runs of different lengths, lie inside their run."""
@@ -139,6 +166,31 @@ class Windows:
             numbers.append(place[run] * count + at)
         return np.array(numbers)
 
+    def _keep_populated(self, wanted: bool) -> None:
+        """Leave out windows with too few nodes or no target; an error, if they were `wanted`."""
+        W, L, t = len(self), self.length, self.trajectories
+        counts, aimed = np.empty(W, dtype=np.int64), np.empty(W, dtype=bool)
+        at_once = max(1, _LOOKED_AT // t.x.shape[2])
+        for start in range(0, W, at_once):
+            here = slice(start, min(start + at_once, W))
+            runs, frames = self.locate(np.arange(here.start, here.stop))
+            chosen = chosen_nodes(t, runs, frames, L - 1, self.nodes)
+            counts[here] = chosen.sum(1)
+            there = np.zeros_like(chosen)
+            for k in range(L, frames.shape[1]):
+                there |= observed_again(t, runs, frames[:, L - 1], frames[:, k])
+            aimed[here] = (chosen & there).any(1)
+        kept = (counts >= self.min_nodes) & aimed
+        if not kept.any() or (wanted and not kept.all()):
+            where = "all" if self.nodes == "all" else "the last"
+            raise InputError(
+                f"windows: {'not every one' if kept.any() else 'none'} of {W} windows has "
+                f"{self.min_nodes} nodes observed in {where} of its frames and one at a target; "
+                "use a smaller length, target_steps or min_nodes."
+            )
+        self.numbers = (np.arange(W) if self.numbers is None else self.numbers)[kept]
+        self.node_counts = counts[kept]
+
     def __len__(self) -> int:
         return len(self.runs) * len(self.cut) if self.numbers is None else len(self.numbers)
 
@@ -146,7 +198,7 @@ class Windows:
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
     ) -> tuple[SpacetimeGraph, Forecast]:
         rows = _rows(index, len(self))
-        if not self.fits_in_memory:
+        if self.ragged or not self.fits_in_memory:
             return self._read(rows)
         graph, target = self._loaded
         if isinstance(index, slice) and index.step in (None, 1):
@@ -155,15 +207,22 @@ class Windows:
         return graph[picked], target[picked]
 
     @property
+    def ragged(self) -> bool:
+        """Whether windows have their own numbers of nodes, so that batches are padded."""
+        return self.trajectories.ids is not None
+
+    @property
     def fits_in_memory(self) -> bool:
         """Whether all windows are small enough to be kept in memory once they are read."""
         _, _, N, n = self.trajectories.x.shape
+        N = int(self.node_counts.max()) if self.ragged else N
         pairs = sum(
             k == "charge" or len(a.shape) == 3 for k, a in self.trajectories.attributes.items()
         )
         lists = self.radius is not None or self.k is not None
         edges = N * max_neighbours(N, self.radius, self.k) * (pairs + lists)
-        each = ((self.length + 1) * N * n * 2 + edges) * self.dtype.itemsize
+        frames = self.length + len(self.target_steps)
+        each = (frames * N * n * 2 + edges) * self.dtype.itemsize
         return len(self) * each <= _IN_MEMORY
 
     @cached_property
@@ -190,7 +249,7 @@ class Windows:
     def locate(
         self, index: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The run (b,) and the frames (b, L + 1) of windows; the last frame is the target's.
+        """The run (b,) and the frames (b, L + T) of windows; the last T are the targets'.
 
         Args:
             index: which windows, (b,); None: all.
@@ -204,6 +263,19 @@ class Windows:
         inner = index if self.numbers is None else self.numbers[index]
         return self.runs[inner // len(self.cut)]
 
+    def ids_of(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The nodes of windows in their order, (b, N); -1: none, the place only fills up."""
+        t, (runs, frames) = self.trajectories, self.locate(index)
+        ids = np.arange(t.x.shape[2])
+        if t.observed is None:
+            return np.broadcast_to(ids, (len(runs), len(ids)))
+        taken = chosen_nodes(t, runs, frames, self.length - 1, self.nodes)
+        if t.ids is not None:
+            slots, taken = in_first_places(taken)
+            last = frames[:, self.length - 1 : self.length]
+            ids = t.ids[places_of(runs, last, slots)][:, 0]
+        return np.where(taken, ids, NOBODY)
+
     def last_in_each_run(self) -> NDArray[np.int64]:
         """The index of the last window of each run."""
         count = len(self.cut)
@@ -214,30 +286,38 @@ class Windows:
 
     def _read(self, index: NDArray[np.int64]) -> tuple[SpacetimeGraph, Forecast]:
         """Read the windows at `index` from the trajectories."""
-        t = self.trajectories
+        t, L = self.trajectories, self.length
         runs, frames = self.locate(index)
-        x, v = states_at(t, runs, frames, self.origin)  # (b, L + 1, N, n)
+        read = read_frames(t, runs, frames, self.origin, L - 1, self.nodes)
+        x, v = read.x, read.v  # (b, L + T, N, n)
         if self.targets == "zero":
-            x[:, -1], v[:, -1] = 0.0, 0.0
-        target_x, target_v = x[:, -1], v[:, -1]
+            x[:, L:], v[:, L:] = 0.0, 0.0
+        target_x, target_v = x[:, L:], v[:, L:]
         if self.noise > 0:
-            noise = self._noise(runs, t.steps[frames])
+            noise = self._noise(runs, t.steps[frames])  # (b, L + T, 2, N, n)
+            if read.slots is not None:
+                noise = np.take_along_axis(noise, read.slots[:, None, None, :, None], axis=3)
+            if read.observed is not None:
+                noise *= read.observed[:, :, None, :, None]
             x, v = x + noise[:, :, 0], v + noise[:, :, 1]
             if self.targets != "clean":
-                target_x, target_v = x[:, -1], v[:, -1]
+                target_x, target_v = x[:, L:], v[:, L:]
         times = t.times[frames]
         graph = as_graph(
             t,
-            runs,
-            x[:, :-1],
-            v[:, :-1],
-            times[:, :-1],
-            times[:, -1] - times[:, -2],
+            dataclasses.replace(read, x=x, v=v).first(L),
+            times[:, L:] - times[:, L - 1 : L],
             self.dtype,
             self.radius,
             self.k,
         )
-        return graph, Forecast(to_tensor(target_x, self.dtype), to_tensor(target_v, self.dtype))
+        target = Forecast(
+            to_tensor(target_x, self.dtype),
+            to_tensor(target_v, self.dtype),
+            times=graph.horizon,
+            mask=None if read.observed is None else torch.from_numpy(read.observed[:, L:]),
+        )
+        return graph, target
 
     def _noise(self, runs: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[Any]:
         """The noise of x and v at each step of each run: (b,) and (b, T) -> (b, T, 2, N, n).

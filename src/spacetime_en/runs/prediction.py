@@ -16,7 +16,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveFloat, PositiveInt, checked
 from spacetime_en.data.compatibility import data_mismatches, prepare_for
 from spacetime_en.data.cut import Cut
-from spacetime_en.data.graphs import as_graph, max_neighbours, states_at
+from spacetime_en.data.graphs import as_graph, max_neighbours, read_frames
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import MOST_STEPS
 from spacetime_en.data.writers import open_writer
@@ -229,14 +229,10 @@ def _forecast(
 ) -> Forecast:
     """Forecast from the windows at `frames` (b, L) of `runs` (b,); in double precision."""
     parameter = next(model.parameters(), torch.empty(0, dtype=torch.float64))
-    x, v = states_at(trajectories, runs, frames, origin)
     graph = as_graph(
         trajectories,
-        runs,
-        x,
-        v,
-        trajectories.times[frames],
-        np.full(len(runs), horizon_time),
+        read_frames(trajectories, runs, frames, origin),
+        np.full((len(runs), 1), horizon_time),
         # In half precision, differences of frames would be lost.
         dtype=torch.promote_types(parameter.dtype, torch.float32),
         radius=radius,

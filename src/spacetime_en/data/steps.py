@@ -1,0 +1,46 @@
+"""Target times in frame intervals after the last frame: one, or a path of several."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import PositiveInt, shortened
+
+MOST_TARGETS = 10_000
+# 12, [1, 2, 4], or in words, as on the command line: "12", "1..12", "1,2,4".
+TargetSteps = PositiveInt | tuple[PositiveInt, ...] | str
+
+
+def parse_steps(target_steps: TargetSteps) -> tuple[int, ...]:
+    """The frame intervals from the last frame to each target, (T,), increasing."""
+    if isinstance(target_steps, str):
+        steps = tuple(_parse(target_steps))
+    else:
+        steps = target_steps if isinstance(target_steps, tuple) else (target_steps,)
+    if not steps or steps[0] < 1 or any(b <= a for a, b in pairwise(steps)):
+        raise _error(target_steps)
+    return steps
+
+
+def _parse(text: str) -> list[int]:
+    steps: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*([0-9]{1,15})\s*(?:\.\.\s*([0-9]{1,15})\s*)?", part)
+        if found is None:
+            raise _error(text)
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last - first >= MOST_TARGETS:
+            raise InputError(
+                f"target_steps: expected at most {MOST_TARGETS} targets, found {shortened(text)}."
+            )
+        steps += range(first, last + 1)
+    return steps
+
+
+def _error(found: object) -> InputError:
+    return InputError(
+        "target_steps: expected increasing numbers of frame intervals after the last frame, such "
+        f"as 12, 1..12 or 1,2,4, found {shortened(found)}."
+    )
