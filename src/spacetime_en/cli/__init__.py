@@ -18,7 +18,10 @@ COMMANDS = {
     "search": ("training.Search", "Search for good settings with Optuna."),
     "evaluate": ("runs.Evaluate", "Measure a trained model's errors beside trivial forecasts."),
     "predict": ("runs.Predict", "Forecast new data with a trained model."),
-    "animate": ("runs.Animate", "Animate or draw forecasts beside the truth: GIF, MP4, HTML, PNG, SVG."),
+    "animate": (
+        "runs.Animate",
+        "Animate or draw forecasts beside the truth: GIF, MP4, HTML, PNG, SVG.",
+    ),
     "export": ("runs.Export", "Export a trained model to ONNX or torch.export."),
     "simulate": ("commands.simulate", "Simulate trajectories into a data set."),
     "data info": ("data.DataInfo", "Describe a task or a data set."),

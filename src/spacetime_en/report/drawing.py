@@ -75,13 +75,14 @@ def add_legend(figure: Figure, models: Sequence[str]) -> None:
         *((escape(name), _forecast_style(place)) for place, name in enumerate(models)),
     ]
     axes: Any = figure.axes[0]
+    longest = max(len(name) for name, _ in lines)
     # Made of lines that are not drawn: the axes may be cleared, and may lack some of the nodes.
     handles = [type(axes).plot(axes, *[[np.nan]] * _dims(axes), **style)[0] for _, style in lines]
     figure.legend(
         handles,
         [name for name, _ in lines],
         loc="outside lower center",
-        ncols=max(2, int(figure.get_figwidth() / 1.9)),
+        ncols=max(1, int(figure.get_figwidth() / (0.65 + 0.066 * longest))),
         fontsize=8,
         frameon=False,
         handlelength=2.6,
@@ -95,6 +96,7 @@ def _draw_from(axes: Any, scene: Scene, step: int) -> None:
         _bones(axes, now, scene, color=GREY)
         _bones(axes, future[-1], scene, color=INK)
     else:
+        future = future[:, np.isfinite(now).all(-1)]  # of those who are there now
         _lines(axes, future, color=GREY, linewidth=1.4)
         _dots(axes, _ends(future), color=GREY, s=10)
         _lines(axes, scene.past(step), color=INK, linewidth=2.0)
@@ -174,7 +176,7 @@ def _dims(axes: Any) -> int:
 def _sides(size: Positions) -> Positions:
     """The sides of the drawn box, (3,): with a margin, and none much shorter than the longest."""
     longest = float(size.max()) or 1.0
-    return np.asarray(np.maximum(size + 0.08 * longest, FLATTEST * longest))
+    return np.asarray(np.maximum(size + 0.05 * longest, FLATTEST * longest))
 
 
 def _set_view(axes: Any, scene: Scene, step: int | None) -> None:

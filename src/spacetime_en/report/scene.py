@@ -68,11 +68,9 @@ class Scene:
     @property
     def frames(self) -> NDArray[np.int64]:
         """The frames to show, of those in `steps`: paths are forecast from each of them."""
-        if not self.moving:
+        if not self.moving or len(self.ahead) == 1:
             return np.arange(len(self.steps))
         first, last = self.starts[0], self.starts[-1]
-        if len(self.ahead) == 1:  # from each frame to the one for which it was made
-            first, last = first + int(self.ahead[0]), last + int(self.ahead[0])
         return np.flatnonzero((self.steps >= first) & (self.steps <= last))
 
     def when(self, step: int) -> str:
@@ -123,7 +121,7 @@ class Scene:
     def limits(self) -> tuple[Positions, Positions]:
         """The lowest and the highest coordinates of what is true, (3,) each.
 
-        Forecasts widen them by up to a quarter: one that is far off does not shrink all others.
+        Forecasts widen them by up to a half: one that is far off does not shrink all others.
         """
         true = self.x.reshape(-1, 3)
         low, high = np.nanmin(true, axis=0), np.nanmax(true, axis=0)
@@ -131,7 +129,7 @@ class Scene:
         if not paths:
             return low, high
         size = high - low
-        room = np.maximum(0.25 * size, 0.05 * size.max())
+        room = np.maximum(0.5 * size, 0.02 * size.max())
         forecast = np.concatenate([true, *paths])
         return (
             np.maximum(np.nanmin(forecast, axis=0), low - room),

@@ -179,7 +179,7 @@ function view(scenes) {
     for (const [a, b] of bones) stroke([now[a], now[b]], ink, 3);
     now.forEach((place, node) => {
       if (bones.length) return;
-      if (paths) stroke([place, ...future.map((f) => f[node])], grey, 2);
+      if (paths) stroke(place ? [place, ...future.map((f) => f[node])] : [], grey, 2);
       else if (step > seen) stroke([...future.map((f) => f[node]), place], grey, 2);
       stroke([...observed.map((f) => f[node]), ...(step > seen ? [] : [place])], ink, 3);
       if (!place) return;
