@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from spacetime_en.data import Task, load_task
 from tests.data.cmu import CMU
+from tests.data.eth_ucy import ETH_UCY
 
 # Reproducible, and never a verdict on how busy the machine is.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
@@ -24,8 +25,9 @@ _compiled = tempfile.TemporaryDirectory()
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = _compiled.name
 torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
 
-if CMU.is_dir():  # measured motions: there in development and CI
-    os.environ["SPACETIME_EN_CMU"] = str(CMU)
+for name, folder in (("CMU", CMU), ("ETH_UCY", ETH_UCY)):  # there in development and CI
+    if folder.is_dir():
+        os.environ[f"SPACETIME_EN_{name}"] = str(folder)
 
 TINY = {"counts": (40, 12, 12), "target_steps": 10, "length": 3}
 

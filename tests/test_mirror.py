@@ -17,6 +17,7 @@ TESTED_ELSEWHERE = {
     "cli/training.py": COMMANDS,
     "data/datasets/dataset.py": "data/datasets/test_registry.py",  # a base class
     "data/differences.py": "data/test_trajectories.py",  # what velocities are, if none are given
+    "data/given.py": "data/test_task.py",  # windows that somebody else has cut make a task
     "data/graphs.py": "data/test_windows.py",  # a window is a graph
     "data/leaks.py": "data/test_task.py",  # a task refuses leaks
     "data/readers/sandbox.py": "data/readers/test_untrusted_files.py",  # damaged files

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveInt, checked
+from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import data_mismatches, window_mismatches
 from spacetime_en.data.simulation.drift import drift_between
 from spacetime_en.data.simulation.systems import SYSTEMS
 from spacetime_en.data.task import Task
 from spacetime_en.data.windows import Windows
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.metrics import calibration, errors, predicted_and_actual_mse, summary
-from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.metrics import (
+    PathErrors,
+    calibration,
+    errors,
+    predicted_and_actual_mse,
+    summary,
+)
+from spacetime_en.nn.forecaster import Example, Forecaster
+from spacetime_en.nn.models.ridge import SharedRidge
 from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
 from spacetime_en.testing import equivariance_errors
 
@@ -30,6 +40,9 @@ TRIVIAL_FORECASTS: dict[str, type[Forecaster]] = {
     "parabola": Parabola,
     "least_squares_line": LeastSquaresLine,
 }
+# What stands beside every model: the trivial forecasts and, where it fits the data, ridge.
+RIVALS = (*TRIVIAL_FORECASTS, "ridge")
+_MOST_WINDOWS, _MOST_NUMBERS = 20_000, 1 << 25  # that ridge is fitted to: seconds of work
 
 
 @dataclass(frozen=True)
@@ -37,15 +50,17 @@ class Errors:
     """The errors of a model on windows.
 
     Args:
-        position, velocity: the MSE of each window, (W,).
+        position, velocity: the MSE of each window, per coordinate, (W,).
         predicted, actual: the MSE of each node as the forecast's spread predicts it, and as it
             is, (nodes,); None for models without a spread.
+        paths: the distances of all nodes from their targets.
     """
 
-    position: torch.Tensor
-    velocity: torch.Tensor
-    predicted: torch.Tensor | None = None
-    actual: torch.Tensor | None = None
+    position: Tensor
+    velocity: Tensor
+    predicted: Tensor | None = None
+    actual: Tensor | None = None
+    paths: PathErrors | None = None
 
     def calibration(self, groups: int = 5) -> list[dict[str, float]] | None:
         """Predicted errors beside actual ones, see :func:`~spacetime_en.metrics.calibration`."""
@@ -54,8 +69,25 @@ class Errors:
         return calibration(self.predicted, self.actual, groups)
 
     def summary(self) -> dict[str, dict[str, float]]:
-        """Mean, median and 90th percentile of the position and the velocity MSE."""
+        """The distribution over windows of the position and the velocity MSE."""
         return {"position_mse": summary(self.position), "velocity_mse": summary(self.velocity)}
+
+    def of_paths(self, times: Sequence[float], steps: Sequence[int]) -> dict[str, Any]:
+        """ADE, FDE, error against time, and the best of several samples; of one time, nothing.
+
+        Args:
+            times, steps: the target times, (T,) each, in units of time and in frame intervals.
+        """
+        if self.paths is None or len(times) == 1:
+            return {}
+        rows = zip(times, steps, self.paths.against_time(), strict=True)
+        return {
+            "ade": self.paths.ade,
+            "fde": self.paths.fde,
+            "error_against_time": [{"time": t, "step": s} | row for t, s, row in rows],
+            "best_of": self.paths.best_of(),
+            "paths": {"nodes": len(self.paths)} | self.paths.of_nodes(),
+        }
 
 
 @dataclass(frozen=True)
@@ -97,13 +129,19 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a model on all windows of a split.
 
-    The report holds ``position_mse`` and ``velocity_mse``, each with its mean, median and 90th
-    percentile over the windows; the same for each trivial forecast (whose ``mean``, ``median`` and
-    ``p90`` are those of the positions); the equivariance errors of the model; and, for simulated
-    systems, the drift of energy and momentum from the last frame to the forecast, beside that of
-    the true trajectory. If the forecasts have a spread, ``calibration`` compares it with their
-    errors. ``warnings`` lists how the task differs from the one that the model was trained on;
-    data of a different kind are refused.
+    The report holds ``position_mse`` and ``velocity_mse``, per coordinate, each with its mean,
+    standard error, median and 90th percentile over the windows. Of several target times it also
+    holds ``ade``, ``fde``, ``error_against_time``, for forecasts with samples ``best_of``, and
+    ``paths``, how ADE and FDE are distributed over nodes. All of these stand there again for each
+    of the rivals (whose ``mean``, ``median`` and ``p90`` are those of the positions): the trivial
+    forecasts and, where it fits the data, ridge regression with one set of weights for all nodes,
+    fitted to the task's training windows.
+
+    Then come the equivariance errors of the model and, for simulated systems, the drift of energy
+    and momentum from the last frame to the (last) target time, beside that of the true trajectory.
+    If the forecasts have a spread, ``calibration`` compares it with their errors. ``warnings``
+    lists how the task differs from the one that the model was trained on; data of a different kind
+    are refused.
 
     Args:
         model: any model; it is put into eval mode.
@@ -113,34 +151,39 @@ def evaluate(
         progress: called with the number of windows finished since the last call.
     """
     windows = task.splits[split].for_model(model)
-    model_errors, forecast = measure_errors(model, windows, batch_size, progress)
-    bad = ~(forecast.x.isfinite() & forecast.v.isfinite()).flatten(1).all(1)  # (W,)
+    model_errors, ends = measure_errors(model, windows, batch_size, progress)
+    bad = ~(model_errors.position + model_errors.velocity).isfinite()  # (W,)
     if bad.all():
         raise InputError("model: all of its forecasts are NaN or infinite; train it again.")
     by_name = {"model": model_errors}
-    for name, trivial in TRIVIAL_FORECASTS.items():
-        by_name[name], _ = measure_errors(trivial(), windows, batch_size)
+    for name, rival in _rivals(model, task, batch_size).items():
+        by_name[name], _ = measure_errors(rival, windows, batch_size)
     sample, _ = windows[: min(len(windows), 16)]
     sample = _as_the_model(model, sample)
     # Translations on the scale of the data: one of 1000 means nothing to data in micrometres.
     extent = max(1.0, float(sample.x.abs().max()))
+    times = sample.horizon.double().mean(0).tolist()
+    steps = np.atleast_1d(windows.target_steps).tolist()
     report: dict[str, Any] = {
         "task": task.label,
         "split": split,
         "windows": len(windows),
-        "horizon_time": float(sample.horizon[0]),
+        "horizon_time": times[-1],
         "model": type(model).__name__,
         "parameters": sum(p.numel() for p in model.parameters()),
         **model_errors.summary(),
+        **model_errors.of_paths(times, steps),
     }
-    for name in TRIVIAL_FORECASTS:
-        summaries = by_name[name].summary()
-        report[name] = summaries["position_mse"] | summaries
+    for name in RIVALS:
+        if name in by_name:
+            summaries = by_name[name].summary()
+            paths = by_name[name].of_paths(times, steps)
+            report[name] = summaries["position_mse"] | summaries | paths
     report["equivariance_error"] = equivariance_errors(
         model, sample, max_translation=extent
     )._asdict()
     report["calibration"] = model_errors.calibration()
-    report["drift"] = _drift(windows, forecast)
+    report["drift"] = _drift(windows, ends)
     report["warnings"] = []
     if bad.any():
         report["warnings"].append(f"{int(bad.sum())} forecasts are NaN or infinite.")
@@ -159,10 +202,16 @@ def measure_errors(
     batch_size: int,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Errors, Forecast]:
-    """The errors of a model on windows and its forecasts, on the CPU in double precision."""
-    batches, calibrations = [], []
+    """The errors of a model on windows, on the CPU in double precision.
+
+    Returns: the errors, and the forecasts of the last target time, T = 1, windows of fewer nodes
+    padded.
+    """
+    batches, calibrations, paths, ends = [], [], [], []
     for graph, target, forecast in _forecasts(model, windows, batch_size):
-        batches.append((*errors(forecast, target), forecast.x, forecast.v))
+        batches.append(errors(forecast, target))
+        paths.append(PathErrors.of(forecast, target))
+        ends.append(forecast.last)
         if forecast.spread is not None:
             predicted, actual = predicted_and_actual_mse(forecast, target)
             # The spread is that of the node; a noisy target adds the variance of its noise.
@@ -170,15 +219,47 @@ def measure_errors(
             calibrations.append((predicted + noise, actual))
         if progress is not None:
             progress(len(graph))
-    position, velocity, x, v = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    predicted_and_actual = (torch.cat(parts) for parts in zip(*calibrations, strict=True))
-    return Errors(position, velocity, *predicted_and_actual), Forecast(x, v)
+    position, velocity = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    nodes = max(x.shape[1] for x, _ in ends)
+    x, v = (
+        torch.cat([functional.pad(t, (0, 0, 0, nodes - t.shape[1])) for t in parts])
+        for parts in zip(*ends, strict=True)
+    )
+    found = Errors(position, velocity, paths=PathErrors.join(paths))
+    if calibrations:
+        predicted, actual = (torch.cat(parts) for parts in zip(*calibrations, strict=True))
+        found = replace(found, predicted=predicted, actual=actual)
+    return found, Forecast(x.unsqueeze(1), v.unsqueeze(1))
+
+
+def _rivals(model: Forecaster, task: Task, batch_size: int) -> dict[str, Forecaster]:
+    """The trivial forecasts, and ridge fitted to what the model reads of the training windows."""
+    rivals = {name: trivial() for name, trivial in TRIVIAL_FORECASTS.items()}
+    train, val = (windows.for_model(model) for windows in (task.train, task.val))
+    graph, _ = train[:1]
+    frames, targets = graph.x.shape[1], graph.horizon.shape[1]
+    ridge = SharedRidge(frames, graph.edge_width, targets)
+    try:
+        ridge.solve(_examples(train, batch_size), _examples(val, batch_size))
+    except InputError:  # data that it does not fit
+        return rivals
+    return rivals | {"ridge": ridge}
+
+
+def _examples(windows: Windows, batch_size: int) -> Iterator[Example]:
+    """Batches of windows, spread evenly over all if these are more than seconds of work."""
+    graph, _ = windows[evenly_spaced_indices(len(windows), 16)]
+    L, N, n = graph.x.shape[1:]
+    K = N if graph.neighbours is None else graph.neighbours.shape[-1]
+    most = max(1, min(_MOST_WINDOWS, _MOST_NUMBERS // (N * max(K, L * n))))
+    for rows in evenly_spaced_indices(len(windows), most).split(batch_size):
+        yield windows[rows]
 
 
 def mean_position_error(model: Forecaster, windows: Windows, batch_size: int) -> float:
     """The mean position MSE of a model on windows, with one batch in memory at a time."""
     total = 0.0
-    for graph, target, forecast in _forecasts(model, windows, batch_size):
+    for _, target, forecast in _forecasts(model, windows, batch_size):
         position, _ = errors(forecast, target)
         total += float(position.sum())
     return total / len(windows)
@@ -205,17 +286,18 @@ def _as_the_model(model: Forecaster, graph: SpacetimeGraph) -> SpacetimeGraph:
 
 
 def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
-    """The drift of conserved quantities from the last frame to the forecast and to the target."""
+    """The drift of conserved quantities from the last frame to the last forecast and target."""
     t = windows.trajectories
     system = SYSTEMS.get(t.meta.get("system", ""))
     if system is None:
         return None
     runs, frames = windows.locate()
-    last, target = frames[:, -2], frames[:, -1]
+    last, target = frames[:, windows.length - 1], frames[:, -1]
+    x, v = forecast.last
     start = t.x[runs, last], t.v[runs, last]
     attributes = {name: stacked[runs] for name, stacked in t.attributes.items()}
     ends = {
-        "forecast": (forecast.x.numpy() + windows.origin, forecast.v.numpy()),
+        "forecast": (x.numpy() + windows.origin, v.numpy()),
         "truth": (t.x[runs, target], t.v[runs, target]),
     }
     report: dict[str, Any] = {}

@@ -1,6 +1,19 @@
-"""How far a forecast is from the truth."""
+"""How far a forecast is from the truth.
+
+MSE is per coordinate, everywhere in this package: the mean of (x - x_true)^2 over coordinates, too,
+which is the mean squared distance over n. ADE and FDE are distances, as the field defines them: the
+average displacement error is the mean distance over all target times and nodes, the final
+displacement error the mean distance over all nodes at the last target time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
@@ -30,9 +43,148 @@ def mse(forecast: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def errors(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:
-    """The position MSE and the velocity MSE of each graph, each (B,)."""
+    """The position MSE and the velocity MSE of each graph, each (B,), per coordinate."""
     mask = both(forecast.mask, target.mask)
     return mse(forecast.x, target.x, mask), mse(forecast.v, target.v, mask)
+
+
+def displacements(x: Tensor, target: Tensor) -> Tensor:
+    """The distances of nodes from their targets, (B, T, N, n) -> (B, T, N)."""
+    distances: Tensor = torch.linalg.vector_norm(x - target, dim=-1)
+    return distances
+
+
+def ade(forecast: Forecast, target: Forecast) -> Tensor:
+    """The average displacement error: the mean distance over all nodes and times that count, ()."""
+    distances, counts = _counted(forecast, target)
+    return distances[counts].mean()
+
+
+def fde(forecast: Forecast, target: Forecast) -> Tensor:
+    """The final displacement error: ADE over the last target time alone, ()."""
+    distances, counts = _counted(forecast, target)
+    return distances[:, -1][counts[:, -1]].mean()
+
+
+def best_of(forecast: Forecast, target: Forecast, k: int) -> tuple[Tensor, Tensor]:
+    """The least errors of each node over the first k samples: ADE and, apart from it, FDE.
+
+    They may be those of different samples, as the field has it.
+
+    Returns: (B, N) each; NaN where a node never counts, or does not count at the last time.
+    """
+    if forecast.samples is None:
+        raise InputError("forecast: has no samples to choose the best of.")
+    _, counts = _counted(forecast, target)
+    distances = displacements(forecast.samples[:, :k], target.x.unsqueeze(1))  # (B, k, T, N)
+    distances = distances.masked_fill(~counts.unsqueeze(1), 0.0)
+    times = counts.sum(1)  # (B, N)
+    mean, last = distances.sum(2).amin(1) / times, distances[:, :, -1].amin(1)
+    return mean, last.masked_fill(~counts[:, -1], torch.nan)
+
+
+def _counted(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:
+    """The distances of nodes from their targets, and which of them count, (B, T, N) each."""
+    distances = displacements(forecast.x, target.x)
+    mask = both(forecast.mask, target.mask)
+    if mask is None:
+        mask = torch.ones_like(distances, dtype=torch.bool)
+    return distances, mask.expand_as(distances)
+
+
+@dataclass(frozen=True)
+class PathErrors:
+    """How far forecast paths are from the true ones: P nodes of any number of graphs, T times.
+
+    Args:
+        distances: between forecast and truth, (P, T).
+        counts: which of them count, (P, T); every node does at one time at least.
+        dims: n, the number of coordinates.
+        best: the least ADE and the least FDE of each node over `k` samples, (P, 2); None: the
+            forecasts have none.
+        k: the number of samples.
+    """
+
+    distances: Tensor
+    counts: Tensor
+    dims: int
+    best: Tensor | None = None
+    k: int = 0
+
+    @classmethod
+    def of(cls, forecast: Forecast, target: Forecast, k: int = 20) -> PathErrors:
+        """The errors of a batch; of forecasts with samples, also the best of the first `k`."""
+        distances, counts = (t.transpose(1, 2) for t in _counted(forecast, target))  # (B, N, T)
+        nodes, dims = counts.any(2), forecast.x.shape[-1]
+        if forecast.samples is None:
+            return cls(distances[nodes], counts[nodes], dims)
+        k = min(k, forecast.samples.shape[1])
+        best = torch.stack(best_of(forecast, target, k), dim=-1)
+        return cls(distances[nodes], counts[nodes], dims, best[nodes], k)
+
+    @classmethod
+    def join(cls, parts: Sequence[PathErrors]) -> PathErrors:
+        """The errors of all nodes of several batches."""
+        first = parts[0]
+        distances = torch.cat([part.distances for part in parts])
+        counts = torch.cat([part.counts for part in parts])
+        best = [part.best for part in parts if part.best is not None]
+        return cls(distances, counts, first.dims, torch.cat(best) if best else None, first.k)
+
+    def __len__(self) -> int:
+        return len(self.distances)
+
+    @property
+    def ade(self) -> float:
+        """The mean distance over all nodes and times that count."""
+        return float(self.distances[self.counts].mean())
+
+    @property
+    def fde(self) -> float | None:
+        """The mean distance at the last time; None if no node counts there."""
+        return _mean(self.distances[:, -1][self.counts[:, -1]])
+
+    def of_nodes(self) -> dict[str, dict[str, float]]:
+        """The distribution over nodes of their own ADE and FDE, see :func:`summary`."""
+        times = self.counts.sum(1)
+        means = self.distances.masked_fill(~self.counts, 0.0).sum(1) / times
+        last = self.distances[:, -1][self.counts[:, -1]]
+        return {"ade": summary(means)} | ({"fde": summary(last)} if len(last) else {})
+
+    def against_time(self) -> list[dict[str, Any]]:
+        """For each target time: the mean distance, the MSE, and the number of nodes that count.
+
+        The MSE is per coordinate, and over nodes: all windows weigh by their number.
+        """
+        rows = []
+        for distances, counts in zip(self.distances.T, self.counts.T, strict=True):
+            counted = distances[counts]
+            square = _mean(counted.square())
+            rows.append(
+                {
+                    "mean_distance": _mean(counted),
+                    "position_mse": None if square is None else square / self.dims,
+                    "nodes": len(counted),
+                }
+            )
+        return rows
+
+    def best_of(self) -> dict[str, Any] | None:
+        """``k``, and the ``ade`` and ``fde`` of the best of so many samples, see :func:`best_of`.
+
+        A node weighs in the ADE by the number of times at which it counts, as in that of a single
+        forecast.
+        """
+        if self.best is None:
+            return None
+        times = self.counts.sum(1)
+        least = float((self.best[:, 0] * times).sum() / times.sum())
+        return {"k": self.k, "ade": least, "fde": _mean(self.best[self.counts[:, -1], 1])}
+
+
+def _mean(values: Tensor) -> float | None:
+    """The mean, None of nothing."""
+    return float(values.mean()) if len(values) else None
 
 
 def predicted_and_actual_mse(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:
@@ -71,7 +223,15 @@ def calibration(predicted: Tensor, actual: Tensor, groups: int) -> list[dict[str
 
 
 def summary(values: Tensor) -> dict[str, float]:
-    """Mean, median and 90th percentile: errors are heavy-tailed, and one number does not tell."""
+    """Mean, median and 90th percentile: errors are heavy-tailed, and one number does not tell.
+
+    Of two values or more also the ``standard_error`` of the mean, as if they were independent:
+    windows that overlap, or nodes of one window, are not, and their mean is less certain.
+    """
     array = values.double().cpu().numpy()  # (torch.quantile takes 16 million values at most)
     median, p90 = np.quantile(array, (0.5, 0.9))
-    return {"mean": float(array.mean()), "median": float(median), "p90": float(p90)}
+    found = {"mean": float(array.mean()), "median": float(median), "p90": float(p90)}
+    if len(array) > 1:
+        with np.errstate(invalid="ignore", over="ignore"):  # (of infinite errors it is NaN)
+            found["standard_error"] = float(array.std(ddof=1) / np.sqrt(len(array)))
+    return found

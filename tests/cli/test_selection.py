@@ -1,9 +1,11 @@
 """The preset and the task are found among the arguments before these are parsed."""
 
 import pytest
+import tyro
 
 from spacetime_en import InputError
-from spacetime_en.cli.selection import Selection, task_in, value_of
+from spacetime_en.cli.selection import Selection, task_field, task_in, value_of
+from spacetime_en.data.steps import parse_steps
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,12 @@ def test_a_file_is_checked_as_far_as_the_preset_and_the_task_are_known(tmp_path)
     path.write_text("preset: egnn\n")
     with pytest.raises(InputError, match="is for the preset 'egnn', not for 'set'"):
         Selection.from_arguments(["set", *config])
+
+
+@pytest.mark.parametrize("source", [{"name": "charged"}, {"data": "x"}])
+@pytest.mark.parametrize("words", [["12"], ["1..12"], ["1,2,4"], ["1", "2", "4"]])
+def test_a_path_of_targets_is_one_option(source, words):
+    steps = {"12": (12,), "1..12": tuple(range(1, 13))}.get(words[0], (1, 2, 4))
+    _, kind, default = task_field(source, {})
+    parsed = tyro.cli(kind, default=default, args=["--target-steps", *words])
+    assert parse_steps(parsed.target_steps) == steps

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+import torch
 
-from spacetime_en import InputError, build_model
+from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
 from spacetime_en.data import Task, Trajectories, Windows, simulate
+from spacetime_en.data.compatibility import facts_of
 from spacetime_en.data.task import suggest_windows
 from spacetime_en.metrics import errors, summary
 
@@ -171,3 +173,144 @@ def test_a_recording_that_repeats_itself_is_refused_and_one_that_rests_is_not():
         Task.from_trajectories(Trajectories.from_arrays(loop, loop), **cut)
     x[:, [10, 11, 12, 290, 291, 292]] = 0.5
     Task.from_trajectories(Trajectories.from_arrays(x, x), **cut)
+
+
+# --- splits of your own ---------------------------------------------------------------------------
+
+
+def walks(runs=5, frames=12, **fields):
+    x = np.random.default_rng(0).standard_normal((runs, frames, 3, 2)).cumsum(1)
+    return Trajectories.from_arrays(x, **fields)
+
+
+CUT = dict(length=2, stride=1, target_steps=1)
+LABELS = ["val", "train", "test", "train", "train"]
+
+
+def test_runs_are_split_by_their_labels():
+    for task in (
+        Task.from_trajectories(walks(meta={"splits": LABELS}), **CUT),
+        Task.from_trajectories(walks(), splits=LABELS, **CUT),
+        Task.from_trajectories(walks(meta={"splits": LABELS[::-1]}), splits=LABELS, **CUT),
+    ):
+        assert [w.runs.tolist() for w in task.splits.values()] == [[1, 3, 4], [0], [2]]
+    counted = Task.from_trajectories(walks(meta={"splits": LABELS}), counts=(3, 1, 1), **CUT)
+    assert counted.train.runs.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (["train"], "a label for each of the 5 runs, found 1"),
+        (["train"] * 4 + ["test"], "no run is labelled 'val'"),
+        (["train", "val", "test", "dev", "train"], "expected train, val, test, found 'dev'"),
+    ],
+)
+def test_labels_that_make_no_splits(labels, sentence):
+    with pytest.raises(InputError, match=f"splits: .*{sentence}"):
+        Task.from_trajectories(walks(meta={"splits": labels}), **CUT)
+
+
+# --- nodes that come and go -----------------------------------------------------------------------
+
+
+def crowd(seed=0, runs=3, frames=60, slots=4):
+    """Recordings in which a slot changes hands every few frames, with gaps."""
+    rng = np.random.default_rng(seed)
+    ids = (np.arange(frames)[:, None] // 9 * slots + np.arange(slots))[None].repeat(runs, 0)
+    x = rng.standard_normal((runs, frames, slots, 2)).cumsum(1)
+    return Trajectories.from_arrays(x, ids=ids, observed=rng.random(ids.shape) < 0.9)
+
+
+def test_targets_of_those_who_left_do_not_count_as_zero_or_missing():
+    task = Task.from_trajectories(crowd(), length=3, stride=1, target_steps="1..3")
+    assert task.problems == ()
+    assert not task.train[:][1].mask.all()
+
+
+def test_a_person_at_rest_gives_nothing_away():
+    t = crowd(slots=1)
+    x = t.x.copy()
+    x[:, :30] = 7.0
+    resting = Trajectories.from_arrays(x, observed=t.observed, ids=t.ids)
+    assert not Task.from_trajectories(resting, length=2, stride=1, target_steps=1).problems
+    for frame in range(32, 60):
+        x[:, frame] = x[:, frame - 2]  # to and fro: the target has been seen
+    pacing = Trajectories.from_arrays(x, observed=t.observed, ids=t.ids)
+    with pytest.raises(InputError, match="targets equal a frame of their input"):
+        Task.from_trajectories(pacing, length=2, stride=1, target_steps=1)
+
+
+def test_people_in_other_slots_are_still_copies():
+    t = crowd()
+    x, observed, ids = (np.concatenate([a, a[:1, :, ::-1]]) for a in (t.x, t.observed, t.ids))
+    copied = Trajectories.from_arrays(x, observed=observed, ids=ids)
+    labels = ["train", "train", "val", "test"]
+    with pytest.raises(InputError, match="run 3, of test, is a copy of one of train"):
+        Task.from_trajectories(copied, splits=labels, length=3, stride=1, target_steps=2)
+
+
+def test_which_nodes_and_targets_is_part_of_the_fingerprint():
+    cuts = [
+        dict(length=3, target_steps="1..3"),
+        dict(length=4, target_steps="1..2"),  # the same frames
+        dict(length=3, target_steps="1..3", nodes="all"),
+        dict(length=3, target_steps="1..3", min_nodes=4),
+    ]
+    tasks = [Task.from_trajectories(crowd(), stride=1, **cut) for cut in cuts]
+    assert len({task.fingerprint for task in tasks}) == len(cuts)
+
+
+# --- windows of your own --------------------------------------------------------------------------
+
+
+class Own:
+    """Straight lines of two or three nodes, cut by somebody else."""
+
+    def __init__(self, count, seed):
+        self.count, self.seed = count, seed
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        generator = torch.Generator().manual_seed(1000 * self.seed + index)
+        x, v = torch.randn(2, 1, 2 + index % 2, 2, generator=generator)
+        graph = SpacetimeGraph(x[:, None], v[:, None], horizon=torch.tensor([[1.0, 2.0]]))
+        path = torch.stack([x + v, x + 2 * v], dim=1)
+        return graph, Forecast(path, torch.stack([v, v], dim=1))
+
+
+def test_windows_of_your_own_make_a_task():
+    task = Task("own", Own(20, 0), Own(5, 1), Own(5, 2))
+    graph, target = task.train[[0, 1, 2]]
+    assert graph.x.shape == (3, 1, 3, 2)
+    assert graph.observed.sum(2).flatten().tolist() == [2, 3, 2]
+    assert target.mask[:, 0].sum(1).tolist() == [2, 3, 2]
+    assert task.train.node_counts[:3].tolist() == [2, 3, 2]
+    again = Task("own", Own(20, 0), Own(5, 1), Own(5, 2))
+    assert again.fingerprint == task.fingerprint
+    assert Task("own", Own(20, 3), Own(5, 1), Own(5, 2)).fingerprint != task.fingerprint
+    facts = facts_of(task)
+    assert (facts.frames, facts.nodes, facts.dims, facts.horizon_times) == (1, 3, 2, (1.0, 2.0))
+    straight = errors(build_model("straight-line")(graph), target)[0]
+    assert straight.max() < 1e-10
+
+
+def test_copies_among_windows_of_your_own_are_refused():
+    with pytest.raises(InputError, match="is a copy of one of train"):
+        Task("own", Own(20, 0), Own(5, 1), Own(5, 0))
+
+
+@pytest.mark.parametrize(
+    ("windows", "sentence"),
+    [
+        (3, "train: expected Windows, or something with a length"),
+        ([], "train: expected Windows, or something with a length"),
+        ([1, 2], "train: expected a pair .* as window 0, found 1"),
+        ([Own(1, 0)[0][0]], "train: expected a pair .* as window 0"),
+    ],
+)
+def test_what_cannot_be_windows_is_told_in_one_sentence(windows, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Task("own", windows, Own(5, 1), Own(5, 2))

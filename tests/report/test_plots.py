@@ -13,6 +13,7 @@ from spacetime_en.report.plots import (
     escape,
     new_figure,
     plot_equivariance,
+    plot_error_against_time,
     plot_forecasts,
     plot_trajectories,
     save_figure,
@@ -50,6 +51,17 @@ def test_a_rotated_window_beside_its_forecast(tmp_path):
     assert plot_equivariance(model, graph, q, tmp_path / "a.png").exists()
     window, rotated = seen
     assert torch.equal(rotated, window @ q.T)
+
+
+def test_errors_against_time_are_lines_by_name(tmp_path):
+    errors = [{"time": t, "mean_distance": d} for t, d in ((1, 0.5), (2, 1.5), (3, None))]
+    rows = {"set $1$": {"error_against_time": errors}, "ridge": {"error_against_time": errors}}
+    text = plot_error_against_time(rows, tmp_path / "new" / "a.svg").read_text()
+    for word in ("set $1$", "ridge", "mean distance", "time after the last frame"):
+        assert f"<!-- {word} -->" in text.replace(r"\$", "$")
+    with pytest.raises(InputError, match=r"b.png: .* needs several target times"):
+        plot_error_against_time({"set": {}}, tmp_path / "b.png")
+    assert not (tmp_path / "b.png").exists()
 
 
 def test_a_cube_holds_all_points_at_equal_scales():

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 import sys
 
 import pytest
@@ -56,11 +57,16 @@ def test_from_yaml_and_back():
     text = """
     preset: set
     model: {hidden: 8, adjacency: edges}
-    task: {name: charged, counts: [8, 2, 2], target_steps: 1e3}
+    task: {name: charged, counts: [8, 2, 2], frame_interval: 1e1, target_steps: 1..3}
     training: {lr: 1e-3, epochs: 2, clip: null}
     """
     one = config(text)
-    assert one.task == {"name": "charged", "counts": (8, 2, 2), "target_steps": 1000}
+    assert one.task == {
+        "name": "charged",
+        "counts": (8, 2, 2),
+        "frame_interval": 10,
+        "target_steps": "1..3",
+    }
     assert one.training == TrainingSettings(
         **(PAPER["set"] | {"lr": 1e-3, "epochs": 2, "clip": None})
     )
@@ -254,3 +260,10 @@ def test_data_that_only_a_file_names_are_not_read(tmp_path, tiny_task, monkeypat
 def test_yaml_runs_no_code():
     with pytest.raises(InputError, match="is not valid YAML"):
         config("!!python/object/apply:os.system ['true']")
+
+
+@pytest.mark.parametrize("task", [*({"name": name} for name in TASKS), {"data": "x"}])
+def test_every_setting_of_a_task_is_explained(task):
+    schema = task_schema(task)
+    for field in dataclasses.fields(schema):
+        assert re.search(rf"^    {field.name}: \S", schema.__doc__, re.MULTILINE), field.name

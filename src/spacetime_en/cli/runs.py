@@ -25,11 +25,11 @@ from spacetime_en.runs.run import CONFIG_FILE, Run
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Measure a trained model's errors beside trivial forecasts.
+    """Measure a trained model's errors beside trivial forecasts and ridge regression.
 
-    Position and velocity MSE, equivariance error and, where the physics are known, the change of
-    energy and momentum. The report and the errors of every window are also written to the folder
-    `evaluation` of the run.
+    Position and velocity MSE (per coordinate), of paths also ADE, FDE and the error against time;
+    equivariance error and, where the physics are known, the change of energy and momentum. The
+    report and the errors of every window are also written to the folder `evaluation` of the run.
 
     Args:
         run: folder of the run, or pretrained:NAME.
@@ -37,6 +37,7 @@ class Evaluate:
         data: folder of a data set to evaluate on instead.
         split: windows to evaluate on.
         json: print a JSON object instead of tables.
+        plot: picture of the error against time to write, such as error.png; for paths.
         trust: allow the run's config to have its class imported and its data read.
     """
 
@@ -49,6 +50,7 @@ class Evaluate:
     data: Path | None = None
     split: Literal["train", "val", "test"] = "test"
     json: bool = False
+    plot: Path | None = None
     trust: bool = False
 
     @classmethod
@@ -82,8 +84,10 @@ class Evaluate:
 
     def __call__(self) -> None:
         from spacetime_en.evaluation import evaluate
-        from spacetime_en.report.tables.evaluation import show, write
+        from spacetime_en.report.tables.evaluation import rows_of, show, write
 
+        if self.plot is not None:
+            refuse_existing(self.plot)
         run = self.opened
         if run is None or run.folder != shipped(self.run):
             run = Run.open(self.run, trust=self.trust)
@@ -106,6 +110,11 @@ class Evaluate:
             print(json.dumps(evaluation.report, indent=2))
         else:
             show(evaluation.report, Terminal())
+        if self.plot is not None:
+            from spacetime_en.report.plots import plot_error_against_time  # takes a second
+
+            path = plot_error_against_time(rows_of(evaluation.report), self.plot)
+            print(f"picture: {path}", file=sys.stderr if self.json else sys.stdout)
         folder = inside(run.outputs, run.outputs / "evaluation")
         try:
             name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"

@@ -51,7 +51,7 @@ class Train(_Training):
         preset: name of a preset (see `spacetime models`), or import path of your own class.
         out: folder of the run.
         task: name of a task: charged, charged-noisy, gravity, springs, egnn-nbody, solar-system,
-            mocap-walk, mocap-run or mocap-basketball.
+            mocap-walk, mocap-run, mocap-basketball, eth, hotel, univ, zara1 or zara2.
         data: folder of a data set to train on instead (see `spacetime data import`).
         config: YAML file with settings; options on the command line override it.
         trust: allow a file (--config, or that of the run to resume) to have its class imported and

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def overlaps(splits: dict[str, Windows]) -> Iterable[str]:
     """Yield a sentence for each two splits that share frames of a run."""
     for a, b in _PAIRS:
         one, two = splits[a], splits[b]
+        if not (hasattr(one, "cut") and hasattr(two, "cut")):
+            continue  # nobody knows where windows that somebody else has cut are from
         same_data = _same_data(one.trajectories, two.trajectories)
         (first_1, end_1), (first_2, end_2) = ((w.cut.first[0], w.cut.ends[-1]) for w in (one, two))
         same_time = first_1 <= end_2 and first_2 <= end_1
@@ -34,7 +37,9 @@ def copies(splits: dict[str, Windows]) -> Iterable[str]:
     if all(windows.fits_in_memory for windows in splits.values()):
         chosen, columns = {k: np.arange(len(w)) for k, w in splits.items()}, slice(None)
     else:
-        chosen, columns = {k: w.last_in_each_run() for k, w in splits.items()}, slice(-1, None)
+        chosen = {k: w.last_in_each_run() for k, w in splits.items()}
+        seen_last = splits["train"].length - 1
+        columns = slice(seen_last, seen_last + 1)
     hashed = {
         name: (windows.runs_of(chosen[name]), hashes(windows, chosen[name], columns))
         for name, windows in splits.items()
@@ -62,18 +67,33 @@ def hashes(windows: Windows, index: NDArray[np.int64], columns: slice) -> NDArra
     Args:
         windows: any.
         index: which of them, (b,).
-        columns: which of their L + 1 frames count; the last is the target's.
+        columns: which of their L + T frames count; the last T are the targets'.
     Returns: (b,); the hashes differ from process to process.
     """
     x = windows.trajectories.x
-    at_once = max(1, _AT_ONCE // (8 * (windows.length + 1) * x.shape[2] * x.shape[3]))
+    frames = windows.length + len(windows.target_steps)
+    at_once = max(1, _AT_ONCE // (8 * frames * x.shape[2] * x.shape[3]))
     keys = np.empty(len(index), dtype=np.int64)
     for start in range(0, len(index), at_once):
-        runs, frames = windows.locate(index[start : start + at_once])
-        frames = frames[:, columns]
-        read = x[np.broadcast_to(runs[:, None], frames.shape), frames]
-        keys[start : start + at_once] = [hash(one.tobytes()) for one in read]
+        here = slice(start, start + at_once)
+        keys[here] = _hashed(windows, index[here], columns)
     return keys
+
+
+def _hashed(windows: Windows, index: NDArray[np.int64], columns: slice) -> list[int]:
+    if not windows.ragged:
+        runs, frames = windows.locate(index)
+        frames = frames[:, columns]
+        read = windows.trajectories.x[np.broadcast_to(runs[:, None], frames.shape), frames]
+        return [hash(one.tobytes()) for one in read]
+    # Slots mean nothing: the same people are the same window in whatever order.
+    graph, target = windows.without_noise()[torch.from_numpy(index)]
+    paths = torch.cat([graph.x, target.x], dim=1)[:, columns].transpose(1, 2).numpy()
+    counts = windows.node_counts[index]
+    return [
+        hash(b"".join(sorted(path.tobytes() for path in one[:count])))
+        for one, count in zip(paths, counts, strict=True)
+    ]
 
 
 def _same_data(a: Trajectories, b: Trajectories) -> bool:

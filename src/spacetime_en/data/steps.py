@@ -9,6 +9,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveInt, shortened
 
 MOST_TARGETS = 10_000
+_NUMBER = r"[0-9]{1,15}(?:e[0-9])?"  # YAML takes 1e3 for text
 # 12, [1, 2, 4], or in words, as on the command line: "12", "1..12", "1,2,4".
 TargetSteps = PositiveInt | tuple[PositiveInt, ...] | str
 
@@ -27,10 +28,10 @@ def parse_steps(target_steps: TargetSteps) -> tuple[int, ...]:
 def _parse(text: str) -> list[int]:
     steps: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*([0-9]{1,15})\s*(?:\.\.\s*([0-9]{1,15})\s*)?", part)
+        found = re.fullmatch(rf"\s*({_NUMBER})\s*(?:\.\.\s*({_NUMBER})\s*)?", part)
         if found is None:
             raise _error(text)
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(float(found[1])), int(float(found[2] or found[1]))
         if last - first >= MOST_TARGETS:
             raise InputError(
                 f"target_steps: expected at most {MOST_TARGETS} targets, found {shortened(text)}."

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveInt, checked, shortened
+from spacetime_en.data.given import GivenWindows
 from spacetime_en.data.leaks import REPEATED, copies, overlaps
+from spacetime_en.data.steps import TargetSteps, parse_steps
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
+from spacetime_en.graph import SpacetimeGraph
+
+Split = Literal["train", "val", "test"]
+SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,8 @@ class Task:
 
     Args:
         name: of the task.
-        train, val, test: the windows.
+        train, val, test: the windows: :class:`Windows`, or anything that has a length, and for
+            every number below it a pair (SpacetimeGraph, Forecast) with a batch of one.
         audit: accept bad targets, to study bad data; everything made from the task then carries
             ``label``.
     """
@@ -39,9 +48,11 @@ class Task:
     problems: tuple[str, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
+        for split, windows in self.splits.items():
+            if not isinstance(windows, Windows):
+                object.__setattr__(self, split, GivenWindows(windows, split))
         for split in ("val", "test"):
-            windows = self.splits[split].with_origin(self.train.origin)
-            object.__setattr__(self, split, windows)
+            object.__setattr__(self, split, self.splits[split].with_origin(self.train.origin))
         problems = [*overlaps(self.splits)]
         for split, windows in self.splits.items():
             problems += [f"{split}: {problem}" for problem in check_targets(windows)]
@@ -60,16 +71,7 @@ class Task:
         """A hash of the data and of how they are cut."""
         digest = hashlib.sha256()
         for windows in self.splits.values():
-            w = windows
-            digest.update(w.trajectories.fingerprint.encode())
-            digest.update(repr((w.noise, w.noise_seed, w.targets, str(w.dtype))).encode())
-            if w.radius is not None or w.k is not None:
-                digest.update(repr((w.radius, w.k)).encode())
-            digest.update(np.ascontiguousarray(w.runs).data)
-            for start in range(0, len(w.cut), 100_000):
-                digest.update(w.cut.frames(slice(start, start + 100_000)).data)
-            if w.numbers is not None:
-                digest.update(np.ascontiguousarray(w.numbers).data)
+            windows.add_to(digest)
         return digest.hexdigest()
 
     @property
@@ -85,9 +87,10 @@ class Task:
         *,
         length: PositiveInt | None = None,
         stride: PositiveInt | None = None,
-        target_steps: PositiveInt | None = None,
+        target_steps: TargetSteps | None = None,
         frame_interval: PositiveInt | None = None,
         counts: tuple[int, int, int] | None = None,
+        splits: tuple[Split, ...] | None = None,
         name: str = "data",
         audit: bool = False,
         **options: Any,
@@ -95,29 +98,34 @@ class Task:
         """A task on any trajectories, in their order: 80 % train, 10 % validation, 10 % test.
 
         With at least ten runs the runs are split; with fewer, time is, and no window reaches over
-        a border.
+        a border. Runs that have labels, ``meta["splits"]`` or `splits`, are split by these.
 
         Args:
             trajectories: the data.
-            length, stride, target_steps: of the windows, see :class:`Windows`; None: as the frames
-                suggest, see :func:`suggest_windows`.
-            frame_interval: the unit of stride and target_steps, see :class:`Windows`.
+            length: number of frames of a window, L; None: as the frames suggest, see
+                :func:`suggest_windows`, and so for the next two.
+            stride: frame intervals from one frame of a window to the next.
+            target_steps: frame intervals from the last frame of a window to its target, or to
+                several along a path: 12, 1..12 or 1,2,4.
+            frame_interval: the unit of stride and target_steps, in the steps that the data count;
+                None: the commonest gap between frames.
             counts: numbers of runs in the three splits, in place of the shares.
+            splits: train, val or test for each run, in place of what the data say.
             options: further options of :class:`Windows`.
         """
 
         num = len(trajectories)
         if options.get("runs") is not None or options.get("steps") is not None:
             raise InputError("runs, steps: the splits decide them; build Windows to choose them.")
-        by_time = counts is None and num < 10
+        labels = None if counts is not None else splits or trajectories.meta.get("splits")
+        by_time = counts is None and labels is None and num < 10
         interval = trajectories.frame_interval if frame_interval is None else frame_interval
         suggested = suggest_windows(trajectories, interval, share=0.1 if by_time else 1.0)
         if not trajectories.measured_velocities:  # which are differences of two frames
             suggested = (max(2, suggested[0]), *suggested[1:])
-        length, stride, target_steps = (
-            default if given is None else given
-            for given, default in zip((length, stride, target_steps), suggested, strict=True)
-        )
+        length = suggested[0] if length is None else length
+        stride = suggested[1] if stride is None else stride
+        target_steps = suggested[2] if target_steps is None else target_steps
 
         def windows(**where: Any) -> Windows:
             where |= {"frame_interval": interval} | options
@@ -126,13 +134,17 @@ class Task:
         if by_time:
             first, last = int(trajectories.steps[0]), int(trajectories.steps[-1])
             a, b = (first + int((last - first) * share) for share in (0.8, 0.9))
-            if min(b - a, last - b) - 1 < ((length - 1) * stride + target_steps) * interval:
+            furthest = parse_steps(target_steps)[-1]
+            if min(b - a, last - b) - 1 < ((length - 1) * stride + furthest) * interval:
                 raise InputError(
                     f"trajectories: {num} runs of {len(trajectories.steps)} frames can be split "
                     "neither by run (at least ten) nor by time (a tenth is too short for windows "
                     f"of {length} frames and a target); give more of either, or shorter windows."
                 )
             parts = [windows(steps=span) for span in ((first, a), (a + 1, b), (b + 1, last))]
+            return cls(name, parts[0], parts[1], parts[2], audit=audit)
+        if labels is not None:
+            parts = [windows(runs=runs) for runs in _labelled(labels, num)]
             return cls(name, parts[0], parts[1], parts[2], audit=audit)
         sizes = counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10)
         if sum(sizes) > num or min(sizes) < 1:
@@ -142,6 +154,24 @@ class Task:
             )
         parts = [windows(runs=part) for part in np.split(np.arange(num), np.cumsum(sizes))[:3]]
         return cls(name, parts[0], parts[1], parts[2], audit=audit)
+
+
+def _labelled(labels: Sequence[str], num: int) -> list[NDArray[np.int64]]:
+    """The runs of each split, by their labels."""
+    if len(labels) != num:
+        raise InputError(
+            f"splits: expected a label for each of the {num} runs, found {len(labels)}."
+        )
+    if unknown := set(labels) - set(SPLITS):
+        raise InputError(f"splits: expected {', '.join(SPLITS)}, found {shortened(min(unknown))}.")
+    runs = [np.flatnonzero(np.array(labels) == split) for split in SPLITS]
+    for split, own in zip(SPLITS, runs, strict=True):
+        if len(own) == 0:
+            raise InputError(
+                f"splits: no run is labelled {split!r}; give each of {', '.join(SPLITS)} at least "
+                "one."
+            )
+    return runs
 
 
 def suggest_windows(
@@ -171,9 +201,12 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
     NaN, are all zero or all the same, or if more than a few repeat a frame of their input.
     """
     N, n = windows.trajectories.x.shape[2:]
-    fits = max(1, (1 << 28) // (16 * (windows.length + 1) * N * n))  # a quarter of a gigabyte
+    frames = windows.length + len(windows.target_steps)
+    fits = max(1, (1 << 28) // (16 * frames * N * n))  # a quarter of a gigabyte
     graph, target = windows.without_noise().sample(min(most, fits))
-    x, v = target.x, target.v
+    mask = target.x.new_ones(target.x.shape[:3], dtype=torch.bool)
+    mask = mask if target.mask is None else target.mask  # (W, T, N)
+    x, v = target.x[mask], target.v[mask]  # (what counts, n)
     zero = torch.from_numpy(-windows.origin).to(x)  # what positions of 0 look like
     if not (x.isfinite().all() and v.isfinite().all()):
         yield "targets hold NaN or infinite values."
@@ -183,12 +216,32 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
             f"all target {what} are zero; was the target frame ever written? A network that "
             "outputs 0 would be perfect."
         )
-    elif len(x) > 1 and (x == x[:1]).all():
+    elif len(target.x) > 1 and _all_the_same(target.x, mask):
         yield "all targets are the same; there is nothing to forecast."
     else:
-        repeats = (graph.x == x[:, None]).all(-1).all(-1).any(1).double().mean().item()
+        repeats = _repeats(graph, target.x, mask).double().mean().item()
         if repeats > REPEATED:
             yield (
                 f"{repeats:.0%} of the targets equal a frame of their input; the target would be "
                 "given away. Is target_steps right?"
             )
+
+
+def _all_the_same(x: Tensor, mask: Tensor) -> bool:
+    """Whether targets x (W, T, N, n) are the same in all windows, wherever they count."""
+    if mask.all():
+        return bool((x == x[:1]).all())
+    counted = x[mask]
+    return bool((counted == counted[:1]).all())
+
+
+def _repeats(graph: SpacetimeGraph, x: Tensor, mask: Tensor) -> Tensor:
+    """Whether a target is a frame of its input over again, (W, T)."""
+    repeated = torch.zeros(x.shape[:2], dtype=torch.bool)
+    for frame in graph.x.unbind(1):
+        same = (frame[:, None] == x).all(-1) | ~mask
+        repeated |= same.all(-1)
+    if graph.observed is not None:  # few nodes, which may be at rest, and that gives nothing away
+        moved = (graph.x != graph.x[:, -1:]).any(-1) & graph.observed
+        repeated &= moved.flatten(1).any(1)[:, None]
+    return repeated & mask.any(-1)

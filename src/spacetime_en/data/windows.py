@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, Protocol, SupportsIndex
 
 import numpy as np
 import torch
@@ -42,6 +42,12 @@ _LOOKED_AT = 1 << 22  # slots of windows that are looked at, at a time
 Targets = Literal["observed", "clean", "zero"]
 
 
+class Digest(Protocol):
+    """A hash that is being computed, as of :mod:`hashlib`."""
+
+    def update(self, data: Any, /) -> None: ...
+
+
 class Windows:
     """A data set of (SpacetimeGraph, Forecast) pairs; read on demand, kept if small.
 
@@ -68,8 +74,8 @@ class Windows:
         nodes: of data in which nodes come and go, those observed in the last frame (``"last"``),
             or in all L + T frames (``"all"``).
         min_nodes: a window has at least so many of them, and at least one target.
-        radius: neighbours are the nodes within it in the last frame; None: all, or
-        k: so many of the nearest.
+        radius: neighbours are the nodes within this distance in the last frame; None: all nodes.
+        k: neighbours are so many of the nearest nodes in the last frame; None: all nodes.
         dtype: of the tensors.
     """
 
@@ -197,7 +203,7 @@ class Windows:
     def __getitem__(
         self, index: SupportsIndex | slice | Sequence[int] | Tensor
     ) -> tuple[SpacetimeGraph, Forecast]:
-        rows = _rows(index, len(self))
+        rows = rows_of(index, len(self))
         if self.ragged or not self.fits_in_memory:
             return self._read(rows)
         graph, target = self._loaded
@@ -333,6 +339,22 @@ class Windows:
                 out[b, k] = streams.at(run, (0, 0, step, 1)).standard_normal((2, N, n))
         return np.asarray(np.sqrt(self.noise) * out)
 
+    def add_to(self, digest: Digest) -> None:
+        """Add the data, and how they are cut, to a fingerprint."""
+        digest.update(self.trajectories.fingerprint.encode())
+        digest.update(repr((self.noise, self.noise_seed, self.targets, str(self.dtype))).encode())
+        if self.radius is not None or self.k is not None:
+            digest.update(repr((self.radius, self.k)).encode())
+        if len(self.target_steps) > 1:
+            digest.update(repr(self.target_steps).encode())
+        if self.trajectories.observed is not None:
+            digest.update(self.nodes.encode())
+        digest.update(np.ascontiguousarray(self.runs).data)
+        for start in range(0, len(self.cut), 100_000):
+            digest.update(self.cut.frames(slice(start, start + 100_000)).data)
+        if self.numbers is not None:
+            digest.update(np.ascontiguousarray(self.numbers).data)
+
     def without_noise(self) -> Windows:
         """The same windows without noise."""
         if self.noise == 0:
@@ -357,7 +379,7 @@ class Windows:
         return changed
 
 
-def _rows(index: Any, length: int) -> NDArray[np.int64]:
+def rows_of(index: Any, length: int) -> NDArray[np.int64]:
     """The rows from 0 to `length` - 1 that an index selects in NumPy, without listing all.
 
     Args:

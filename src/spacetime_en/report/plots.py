@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,44 @@ def plot_forecasts(
         equal_axes(axes, torch.cat([past.flatten(0, 1), goal, *ends.values()]))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return save_figure(figure, path, dpi=120)
+
+
+def plot_error_against_time(rows: Mapping[str, Mapping[str, Any]], path: Path) -> Path:
+    """Draw how the mean distance from the truth grows with time, a line for each forecast.
+
+    Args:
+        rows: for each forecast, by name, ``error_against_time`` of the report of an evaluation; the
+            first one stands out.
+        path: of the picture; its folder is created.
+    Returns: `path`.
+    """
+    figure = new_figure(6.4, 4.2)
+    axes: Any = figure.add_subplot()
+    for place, (name, row) in enumerate(rows.items()):
+        if "error_against_time" not in row:
+            raise InputError(
+                f"{path}: the error against time needs several target times, and the task has one; "
+                "give it a path, such as --task.target-steps 1..12."
+            )
+        errors = [e for e in row["error_against_time"] if e["mean_distance"] is not None]
+        axes.plot(
+            [e["time"] for e in errors],
+            [e["mean_distance"] for e in errors],
+            color=COLOURS[place % len(COLOURS)],
+            linewidth=1.4 if place else 2.5,
+            linestyle="--" if place else "-",
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=4,
+            zorder=3 if place else 4,
+            label=escape(name),
+        )
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("time after the last frame")
+    axes.set_ylabel("mean distance")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return save_figure(figure, path, dpi=150)
 
 
 def _drawn(x: Tensor) -> Tensor:

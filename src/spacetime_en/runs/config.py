@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,13 +252,31 @@ def task_schema(task: Mapping[str, Any]) -> type[Any]:
         for name, parameter in inspect.signature(function).parameters.items():
             if name not in skipped and name not in {field[0] for field in fields}:
                 fields.append((name, hints[name], parameter.default))
-    return _dataclass("TaskData", fields, inspect.getdoc(Task.from_trajectories))
+    return _dataclass("TaskData", fields, inspect.getdoc(Task.from_trajectories), Windows.__doc__)
 
 
-def _dataclass(name: str, fields: list[tuple[str, Any, Any]], doc: str | None) -> type[Any]:
+def _dataclass(name: str, fields: list[tuple[str, Any, Any]], *docs: str | None) -> type[Any]:
+    """A dataclass whose docstring explains each field, in the words of the first that does."""
     schema = dataclasses.make_dataclass(name, fields, frozen=True)
-    schema.__doc__ = doc
+    texts = [inspect.cleandoc(doc or "") for doc in docs]
+    explained: dict[str, str] = {}
+    for text in reversed(texts):
+        explained |= _explained(text)
+    entries = [f"    {field}: {explained[field]}" for field, *_ in fields if field in explained]
+    schema.__doc__ = "\n".join([texts[0].partition("Args:")[0].strip(), "", "Args:", *entries])
     return schema
+
+
+def _explained(doc: str) -> dict[str, str]:
+    """What the section "Args:" of a docstring says of each argument, ``a, b: text`` of both."""
+    section = re.search(r"^Args:\n((?:[ ].*\n?|\n)*)", doc, re.MULTILINE)
+    explained: dict[str, str] = {}
+    for entry in re.finditer(
+        r"^ {4}(\w[\w, ]*):((?:.*\n?)(?: {5,}.*\n?)*)", section[1] if section else "", re.MULTILINE
+    ):
+        words = re.sub(r":\w+:`~?([^`]*)`|``", r"\1", " ".join(entry[2].split()))
+        explained |= dict.fromkeys(re.split(r",\s*", entry[1]), words)
+    return explained
 
 
 def open_task(task: Mapping[str, Any]) -> Task:

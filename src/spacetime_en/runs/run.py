@@ -165,10 +165,11 @@ class Run:
         except InputError as error:
             return [f"whether the model was trained on these windows is not known: {error}"]
 
-        def first_frames(windows: Windows) -> NDArray[np.int64]:
-            return hashes(windows, np.arange(len(windows)), slice(0, 1))
+        def last_frames(windows: Windows) -> NDArray[np.int64]:
+            seen_last = slice(windows.length - 1, windows.length)
+            return hashes(windows, np.arange(len(windows)), seen_last)
 
-        count = int(np.isin(first_frames(task.splits[split]), first_frames(trained_on)).sum())
+        count = int(np.isin(last_frames(task.splits[split]), last_frames(trained_on)).sum())
         total = len(task.splits[split])
         return [f"{count} of these {total} windows were trained on."] if count else []
 

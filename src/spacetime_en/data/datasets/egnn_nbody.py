@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en._util.progress import progress_bar
-from spacetime_en._util.schema import PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet, cached
+from spacetime_en.data.steps import TargetSteps, parse_steps
 from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
@@ -33,10 +33,11 @@ class EGNNBenchmark(DataSet):
     """EGNN's N-body benchmark: frame 30 in, frame 40, 45 or 50 out.
 
     Args:
-        target_steps: 10, 15 or 20 of the benchmark's frames, of 100 simulation steps each.
+        target_steps: 10, 15 or 20 of the benchmark's frames, of 100 simulation steps each; or
+            several of these, such as 10,15,20.
     """
 
-    target_steps: PositiveInt = 10
+    target_steps: TargetSteps = 10
     needs_scales = False
 
     def load(self, name: str, cache: Path) -> Task:
@@ -50,7 +51,7 @@ class EGNNBenchmark(DataSet):
 
         data = cached(folder, make)
         # The one window of each run that starts at frame 30.
-        span = (FRAMES[0], FRAMES[0] + FRAME_INTERVAL * self.target_steps)
+        span = (FRAMES[0], FRAMES[0] + FRAME_INTERVAL * parse_steps(self.target_steps)[-1])
         train, val, test = (
             Windows(
                 data, 1, 1, self.target_steps, frame_interval=FRAME_INTERVAL, steps=span, runs=runs

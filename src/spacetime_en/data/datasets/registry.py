@@ -12,6 +12,7 @@ from spacetime_en._util.schema import checked
 from spacetime_en.data.datasets.dataset import DataSet
 from spacetime_en.data.datasets.egnn_nbody import EGNNBenchmark
 from spacetime_en.data.datasets.mocap import MotionCapture
+from spacetime_en.data.datasets.pedestrians import Pedestrians
 from spacetime_en.data.datasets.simulated import Simulated
 from spacetime_en.data.datasets.solar import SolarSystem
 from spacetime_en.data.task import Task
@@ -26,6 +27,11 @@ TASKS: dict[str, DataSet] = {
     "mocap-walk": MotionCapture("walk"),
     "mocap-run": MotionCapture("run", protocol="one-frame"),
     "mocap-basketball": MotionCapture("basketball"),
+    "eth": Pedestrians("eth"),
+    "hotel": Pedestrians("hotel"),
+    "univ": Pedestrians("univ"),
+    "zara1": Pedestrians("zara1"),
+    "zara2": Pedestrians("zara2"),
 }
 
 

@@ -1,5 +1,6 @@
 """Simulated particles: the paper's charges, with noise or without, gravity and springs."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +12,7 @@ from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.schema import Count, NonNegativeFloat, PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet, cached
 from spacetime_en.data.simulation.simulator import simulate
+from spacetime_en.data.steps import TargetSteps, parse_steps
 from spacetime_en.data.task import Task
 from spacetime_en.data.windows import Targets
 
@@ -26,9 +28,10 @@ class Simulated(DataSet):
     Args:
         system: charged, gravity or springs.
         nodes: number of nodes N.
-        length: number of frames L.
-        stride: frame intervals from one frame to the next.
-        target_steps: frame intervals from the last frame to the target.
+        length: number of frames of a window, L.
+        stride: frame intervals from one frame of a window to the next.
+        target_steps: frame intervals from the last frame of a window to its target, or to several
+            along a path: 1000, 100..1000 or 10,100,1000.
         frame_interval: steps of the simulation in a frame interval.
         counts: trajectories for training, validation and test.
         noise: variance of noise on all that is observed.
@@ -43,7 +46,7 @@ class Simulated(DataSet):
     nodes: Million = 5
     length: Million = 10
     stride: PositiveInt = 1
-    target_steps: PositiveInt = 1_000
+    target_steps: TargetSteps = 1_000
     frame_interval: PositiveInt = 10
     counts: tuple[PositiveInt, PositiveInt, PositiveInt] = (16_000, 2_000, 2_000)
     noise: NonNegativeFloat = 0.0
@@ -55,13 +58,14 @@ class Simulated(DataSet):
 
     def load(self, name: str, cache: Path) -> Task:
         """Simulate one window a trajectory, and split by trajectory."""
-        stride, ahead = self.stride * self.frame_interval, self.target_steps * self.frame_interval
+        stride = self.stride * self.frame_interval
+        ahead = [steps * self.frame_interval for steps in parse_steps(self.target_steps)]
         last, total = (self.length - 1) * stride, sum(self.counts)
         folder = cache / (
-            f"{self.system}-N{self.nodes}-L{self.length}x{stride}-H{ahead}"
+            f"{self.system}-N{self.nodes}-L{self.length}x{stride}-H{_named(ahead)}"
             f"-{total}-seed{self.seed}-{self.scheme}"
         )
-        steps = total * (last + ahead) * self.nodes**2
+        steps = total * (last + ahead[-1]) * self.nodes**2
         if steps > MOST_WORK and not folder.exists():
             raise InputError(
                 f"task {name!r}: its trajectories are {steps:.1e} steps of pairs of nodes, days of "
@@ -75,7 +79,7 @@ class Simulated(DataSet):
                     self.system,
                     total,
                     nodes=self.nodes,
-                    save=[*range(0, last + 1, stride), last + ahead],
+                    save=[*range(0, last + 1, stride), *(last + steps for steps in ahead)],
                     seed=self.seed,
                     scheme=self.scheme,
                     out=folder,
@@ -95,3 +99,11 @@ class Simulated(DataSet):
             targets=self.targets,
             audit=self.targets == "zero",
         )
+
+
+def _named(ahead: list[int]) -> str:
+    """The steps of the targets, short enough for the name of a folder."""
+    if len(ahead) == 1:
+        return str(ahead[0])
+    others = hashlib.sha256(repr(ahead).encode()).hexdigest()[:8]
+    return f"{ahead[0]}to{ahead[-1]}in{len(ahead)}-{others}"

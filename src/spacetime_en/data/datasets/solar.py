@@ -9,6 +9,7 @@ import numpy as np
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.schema import PositiveInt
 from spacetime_en.data.datasets.dataset import DataSet
+from spacetime_en.data.steps import TargetSteps, parse_steps
 from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 
@@ -33,18 +34,19 @@ class SolarSystem(DataSet):
     """The Sun, the planets and the Moon from 1900 to 2037 (the extra ``solar``), split by time.
 
     Args:
-        length: number of frames L.
-        stride: days from one frame to the next.
-        target_steps: days from the last frame to the target.
+        length: number of frames of a window, L.
+        stride: days from one frame of a window to the next.
+        target_steps: days from the last frame of a window to its target, or to several along a
+            path: 30, 1..30 or 10,20,30.
     """
 
     length: PositiveInt = 10
     stride: PositiveInt = 10
-    target_steps: PositiveInt = 30
+    target_steps: TargetSteps = 30
 
     def load(self, name: str, cache: Path) -> Task:
         """Evaluate the ephemeris on the days that windows need."""
-        data = solar_system(every=math.gcd(self.stride, self.target_steps))
+        data = solar_system(every=math.gcd(self.stride, *parse_steps(self.target_steps)))
         return Task.from_trajectories(data, name=name, frame_interval=1, **self.settings)
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from spacetime_en._util.files import make_folder, write_atomically
+from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.evaluation import TRIVIAL_FORECASTS, Evaluation
+from spacetime_en.evaluation import RIVALS, Evaluation
 
-COLUMNS = ("mean", "median", "p90")
+TIMES_SHOWN = 6  # columns of the error against time
 
 
 def show(report: dict[str, Any], terminal: Terminal) -> None:
@@ -17,16 +18,15 @@ def show(report: dict[str, Any], terminal: Terminal) -> None:
     terminal.say(f"{report['task']}, {report['windows']:,} {report['split']} windows", "bold")
     for warning in report.get("warnings", []):
         terminal.say(f"warning: {warning}")
-    head = ("", "position\nMSE", "median", "p90", "velocity\nMSE", "median", "p90")
-    rows = {report.get("preset", report["model"]): report} | {
-        name: report[name] for name in TRIVIAL_FORECASTS
-    }
-    table = []
-    for name, row in rows.items():
-        cells = [row[what][c] for what in ("position_mse", "velocity_mse") for c in COLUMNS]
-        words = (f"{cell:.4g}" if 1e-3 <= cell < 1e4 else f"{cell:.2e}" for cell in cells)
-        table.append([name.replace("_", " "), *words])
+    rows = rows_of(report)
+    table = [
+        [name, *_cells(row["position_mse"]), *_cells(row["velocity_mse"])[:2]]
+        for name, row in rows.items()
+    ]
+    head = ("MSE per coordinate", "position", "±", "median", "p90", "velocity", "±")
     terminal.table(head, table)
+    if "error_against_time" in report:
+        _show_paths(rows, terminal)
     errors = ", ".join(f"{k} {v:.1e}" for k, v in report["equivariance_error"].items())
     terminal.print(f"equivariance error: {errors}")
     if report["calibration"]:
@@ -44,6 +44,51 @@ def show(report: dict[str, Any], terminal: Terminal) -> None:
             for key, row in report["drift"]["forecast"].items()
         ]
         terminal.table(("median relative change", "forecast", "truth"), table)
+
+
+def rows_of(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The errors of the model and of its rivals, by the names that are shown."""
+    rivals = {name.replace("_", " "): report[name] for name in RIVALS if name in report}
+    return {report.get("preset", report["model"]): report} | rivals
+
+
+def _show_paths(rows: dict[str, dict[str, Any]], terminal: Terminal) -> None:
+    """Print ADE and FDE, the best of several samples, and how the error grows with time."""
+    first, *_ = rows.values()
+    times = first["error_against_time"]
+    terminal.print(f"{first['paths']['nodes']:,} paths of {len(times)} target times")
+    table = []
+    for name, row in rows.items():
+        ade, fde = (row["paths"].get(what) for what in ("ade", "fde"))
+        table.append([name, _word(row["ade"]), *_cells(ade)[1:], _word(row["fde"]), _cells(fde)[1]])
+    terminal.table(("distances", "ADE", "±", "median", "p90", "FDE", "±"), table)
+    for name, row in rows.items():
+        if best := row["best_of"]:
+            terminal.print(
+                f"{name}, best of {best['k']} samples: ADE {_word(best['ade'])}, FDE "
+                f"{_word(best['fde'])}"
+            )
+    shown = evenly_spaced_indices(len(times), TIMES_SHOWN).tolist()
+    head = ("mean distance after", *(f"{times[k]['time']:.3g}" for k in shown))
+    table = [
+        [name, *(_word(row["error_against_time"][k]["mean_distance"]) for k in shown)]
+        for name, row in rows.items()
+    ]
+    terminal.table(head, table)
+
+
+def _cells(row: dict[str, float] | None) -> list[str]:
+    """Mean, standard error, median and 90th percentile as words."""
+    row = row or {}
+    mean, median, p90 = (_word(row.get(key)) for key in ("mean", "median", "p90"))
+    error = row.get("standard_error")
+    return [mean, "" if error is None else f"{error:.1g}", median, p90]
+
+
+def _word(number: float | None) -> str:
+    if number is None:
+        return "–"
+    return f"{number:.4g}" if 1e-3 <= number < 1e4 else f"{number:.2e}"
 
 
 def write(evaluation: Evaluation, folder: Path, name: str) -> tuple[Path, Path]:

@@ -1,0 +1,43 @@
+"""Where the measured pedestrians are, if they are, and invented ones."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spacetime_en.data.datasets.pedestrians import RECORDINGS
+
+_BESIDE = Path(__file__).parents[3] / "shared" / "data" / "eth_ucy"
+ETH_UCY = Path(os.environ.get("SPACETIME_EN_ETH_UCY", _BESIDE))
+needs_eth_ucy = pytest.mark.skipif(
+    not ETH_UCY.is_dir(), reason="needs the ETH/UCY pedestrians (set SPACETIME_EN_ETH_UCY)"
+)
+
+
+def invent_scenes(folder, frames=70, people=9):
+    """Write all recordings with invented people, who come and go; at times nobody is there.
+
+    Returns: the rows (frame, person, x, y) of each recording.
+    """
+    rng = np.random.default_rng(0)
+    tables = {}
+    for name in RECORDINGS:
+        rows = []
+        for person in range(people):
+            first, stay = int(rng.integers(0, frames - 25)), int(rng.integers(5, 40))
+            path = rng.uniform(-5, 5, 2) + rng.normal(0.3, 0.2, (stay, 2)).cumsum(0)
+            rows += [(10 * (first + k), person + 1, *x) for k, x in enumerate(path)]
+        rows = [row for row in rows if not 300 <= row[0] < 330]  # a gap in the recording
+        table = np.array(sorted(rows))
+        tables[name] = table
+        cut = table[:, 0] < 8 * frames
+        parts = {
+            "all_data": ("", table),
+            "train": ("_train", table[cut]),
+            "val": ("_val", table[~cut]),
+        }
+        for part, (ending, lines) in parts.items():
+            (folder / part).mkdir(parents=True, exist_ok=True)
+            np.savetxt(folder / part / f"{name}{ending}.txt", lines, fmt="%.6g", delimiter="\t")
+    return tables
