@@ -4,10 +4,22 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from spacetime_en.report.drawing import add_legend, draw_frame, draw_still, figure_for, plot_scene
-from spacetime_en.report.scene import Scene
+from spacetime_en import Forecast, SpacetimeGraph
+from spacetime_en.data import Task, Trajectories
+from spacetime_en.nn.models.trivial import LastFrame
+from spacetime_en.report.drawing import (
+    add_legend,
+    draw_frame,
+    draw_still,
+    figure_for,
+    plot_forecasts,
+    plot_scene,
+    plot_trajectories,
+)
+from spacetime_en.report.scene import Scene, scenes_of
 
 
 def walkers(width=30.0, height=4.0, nodes=6, frames=12):
@@ -89,3 +101,33 @@ def test_bodies_are_drawn_with_their_bones():
     _, axes = figure_for(scene)
     draw_still(axes, scene)
     assert len(axes.lines) == 3  # now, then, and the forecast
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_forecasts_in_any_number_of_dimensions(n, tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    graph = SpacetimeGraph(*torch.randn(2, 2, 4, 5, n, generator=generator))
+    forecast = LastFrame()(graph)
+    path = plot_forecasts(graph, forecast, {"last frame": forecast}, tmp_path / "new" / "a.png")
+    with Image.open(path) as picture:
+        assert picture.format == "PNG"
+
+
+def test_the_test_windows_of_a_task(tmp_path):
+    x = np.random.default_rng(0).standard_normal((40, 3, 2)).cumsum(0)
+    task = Task.from_trajectories(Trajectories.from_arrays(x))
+    assert plot_trajectories(task, tmp_path / "a.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_windows_with_gaps_are_drawn_where_they_were_observed():
+    """Padding lies at 0, far from all nodes: no picture goes there."""
+    x = 100 + torch.randn(1, 4, 3, 2, generator=torch.Generator().manual_seed(0))
+    observed = torch.tensor([[[True, True, False]] * 4])
+    graph = SpacetimeGraph(
+        x.masked_fill(~observed[..., None], 0.0), torch.zeros_like(x), observed=observed
+    )
+    target = Forecast(graph.x[:, -2:], graph.v[:, -2:], mask=observed[:, -2:])
+    (scene,) = scenes_of(graph, target, {"last frame": LastFrame()(graph)}, ["one"])
+    assert scene.limits()[0][:2].min() > 90
+    assert np.isnan(scene.x[:, 2, :2]).all()
+    assert scene.observed == 3

@@ -63,7 +63,7 @@ class DataInfo:
         )
         description = describe(task)
         if self.picture is not None:
-            from spacetime_en.report.plots import plot_trajectories
+            from spacetime_en.report.drawing import plot_trajectories
 
             description["picture"] = str(plot_trajectories(task, self.picture))
         if self.json:

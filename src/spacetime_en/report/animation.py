@@ -18,6 +18,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import create_atomically
 from spacetime_en._util.schema import Count, checked, shortened
 from spacetime_en.data.differences import unwrap
+from spacetime_en.data.given import GivenWindows
 from spacetime_en.data.graphs import newest_or_first
 from spacetime_en.data.simulation.simulator import simulate
 from spacetime_en.data.simulation.systems import SYSTEMS
@@ -27,7 +28,7 @@ from spacetime_en.data.windows import Windows
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.report.drawing import add_legend, draw_frame, figure_for
-from spacetime_en.report.scene import Positions, Scene, asset, page
+from spacetime_en.report.scene import Positions, Scene, asset, page, scenes_of
 
 ENDINGS = (".gif", ".mp4", ".html")
 STILLS = (".png", ".svg", ".pdf")  # see plot_scene
@@ -54,6 +55,8 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, fram
         raise InputError(f"frames: expected 1 to {MOST_FRAMES:,}, found {shortened(frames)}.")
     windows = task.test
     _check(windows, window)
+    if isinstance(windows, GivenWindows):
+        return window_scene(models, task, window)
     t = windows.trajectories
     run, first = _place(windows, window)
     own = Windows(
@@ -101,6 +104,11 @@ def window_scene(
     """
     windows = task.test
     _check(windows, window)
+    title = f"{task.label}, test window {window}"
+    if isinstance(windows, GivenWindows):  # of which nothing else is known
+        graph, target = windows[window]
+        made = {name: forecast_in_double(model, graph) for name, model in models.items()}
+        return scenes_of(graph, target, made, [title])[0]
     t, L = windows.trajectories, windows.length
     index = np.array([window])
     (run,), (places,) = windows.locate(index)
@@ -121,7 +129,7 @@ def window_scene(
         for name, model in models.items()
     }
     return Scene(
-        f"{task.label}, test window {window}",
+        title,
         shown[0],
         _in_space(shown[1], t),
         steps[L:] - last,

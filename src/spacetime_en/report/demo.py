@@ -14,7 +14,8 @@ from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.terminal import Terminal
 from spacetime_en._util.threads import one_thread
 from spacetime_en.evaluation import Evaluation, evaluate
-from spacetime_en.report.plots import plot_equivariance, plot_forecasts
+from spacetime_en.report.drawing import plot_forecasts
+from spacetime_en.report.plots import plot_equivariance
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import FACTS_FILE
 from spacetime_en.runs.training import train

@@ -6,15 +6,18 @@ are dashed, in the colour of their model, and end in a ring.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from spacetime_en._util.tensors import evenly_spaced_indices
+from spacetime_en.data.task import Task
+from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.report.plots import escape, model_colour, new_figure, save_figure
-from spacetime_en.report.scene import Positions, Scene
+from spacetime_en.report.scene import Positions, Scene, scenes_of
 
 INK, GREY = "#1c1f24", "#8b919a"
 WIDEST, TALLEST, NARROWEST = 8.0, 6.5, 3.4  # inches
@@ -35,6 +38,57 @@ def plot_scene(scene: Scene, path: Path) -> Path:
     axes.set_title(escape(scene.title), fontsize=9, loc="left")
     add_legend(figure, list(scene.forecasts))
     return save_figure(figure, path, dpi=200)
+
+
+def plot_forecasts(
+    graph: SpacetimeGraph, target: Forecast, forecasts: Mapping[str, Forecast], path: Path
+) -> Path:
+    """Draw windows, one panel each, with their targets and the models' forecasts.
+
+    Args:
+        graph: the windows; of more than three dimensions, the first three are drawn.
+        target: the true future.
+        forecasts: by the name of the model.
+        path: of the picture; its folder is created.
+    Returns: `path`.
+    """
+    scenes = scenes_of(graph, target, forecasts, [""] * len(graph))
+    return save_figure(draw_panels(scenes, len(scenes), 4.4), path, dpi=120)
+
+
+def plot_trajectories(task: Task, path: Path) -> Path:
+    """Draw six test windows: observed frames, and the way to their targets.
+
+    Args:
+        task: the task; of more than three dimensions, the first three are drawn.
+        path: of the picture; its folder is created.
+    Returns: `path`.
+    """
+    spread = evenly_spaced_indices(len(task.test), 6).tolist()
+    titles = [f"test window {window}" for window in spread]
+    scenes = scenes_of(*task.test[spread], {}, titles)
+    low, high = (np.stack(edges) for edges in zip(*(s.limits() for s in scenes), strict=True))
+    across, up = _sides((high - low).max(0))[:2]
+    columns = 3 if scenes[0].dims == 3 or across < 1.6 * up else 2 if across < 4 * up else 1
+    figure = draw_panels(scenes, columns, 9.5 / columns)
+    figure.suptitle(escape(task.label), fontsize=11)
+    return save_figure(figure, path, dpi=110)
+
+
+def draw_panels(scenes: Sequence[Scene], columns: int, width: float) -> Figure:
+    """A figure of stills, each `width` inches wide, with one legend."""
+    rows, height = -(-len(scenes) // columns), width
+    if scenes[0].dims == 2:
+        sides = [_sides(np.subtract(*scene.limits()[::-1])) for scene in scenes]
+        height = min(1.2 * width, width * max(side[1] / side[0] for side in sides) + 0.6)
+    figure = new_figure(width * columns, height * rows + 0.5)
+    for place, scene in enumerate(scenes, start=1):
+        projection = "3d" if scene.dims == 3 else None
+        axes: Any = figure.add_subplot(rows, columns, place, projection=projection)
+        draw_still(axes, scene)
+        axes.set_title(escape(scene.title), fontsize=9)
+    add_legend(figure, list(dict.fromkeys(name for s in scenes for name in s.forecasts)))
+    return figure
 
 
 def figure_for(scene: Scene) -> tuple[Figure, Any]:

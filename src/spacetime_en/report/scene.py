@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from spacetime_en.graph import Forecast, SpacetimeGraph
 
 Positions = NDArray[np.float64]
 
@@ -36,6 +41,7 @@ class Scene:
         charge: of the nodes, (N,), or None.
         bones: pairs of nodes to connect.
         follow: whether the view follows the nodes; otherwise it shows their whole path.
+        start: the last step seen, of a scene that nobody has forecast.
     """
 
     title: str
@@ -49,6 +55,7 @@ class Scene:
     charge: Positions | None = None
     bones: list[tuple[int, int]] = field(default_factory=list)
     follow: bool = False
+    start: int | None = None
 
     @cached_property
     def starts(self) -> list[int]:
@@ -63,7 +70,9 @@ class Scene:
     @property
     def observed(self) -> int:
         """The last step that the models had seen; of many forecasts, that of the first."""
-        return self.starts[0] if self.starts else int(self.steps[-1])
+        if self.starts:
+            return self.starts[0]
+        return int(self.steps[-1]) if self.start is None else self.start
 
     @property
     def frames(self) -> NDArray[np.int64]:
@@ -168,6 +177,48 @@ class Scene:
                 for name, paths in self.forecasts.items()
             },
         }
+
+
+def scenes_of(
+    graph: SpacetimeGraph,
+    target: Forecast,
+    forecasts: Mapping[str, Forecast],
+    titles: Sequence[str],
+) -> list[Scene]:
+    """The scenes of windows, from nothing but what models read and what they forecast.
+
+    Args:
+        graph: the windows; of more than three dimensions, the first three are shown.
+        target: the true futures.
+        forecasts: by the name of the model.
+        titles: of the windows.
+    """
+    B, L, N, n = graph.x.shape
+    seen = torch.ones(B, L, N, dtype=torch.bool) if graph.observed is None else graph.observed
+    past = _padded(graph.unwrapped_x(), seen)
+    future = _padded(target.x, target.mask)
+    x, ahead = np.concatenate([past, future], axis=1), np.arange(1, future.shape[1] + 1)
+    paths = {name: _padded(forecast.x, forecast.mask) for name, forecast in forecasts.items()}
+    return [
+        Scene(
+            title,
+            np.arange(x.shape[1]),
+            x[b],
+            ahead,
+            {name: {L - 1: path[b]} for name, path in paths.items()},
+            dims=min(max(n, 2), 3),
+            start=L - 1,
+        )
+        for b, title in enumerate(titles)
+    ]
+
+
+def _padded(x: Tensor, mask: Tensor | None) -> Positions:
+    """Positions (..., n) as (..., 3), NaN where the mask is False."""
+    x = x.detach().cpu().double()
+    x = functional.pad(x, (0, max(0, 3 - x.shape[-1])))[..., :3]
+    there = torch.ones(x.shape[:-1], dtype=torch.bool) if mask is None else mask.cpu()
+    return np.asarray(x.masked_fill(~there[..., None], torch.nan).numpy())
 
 
 def asset(name: str, package: str = "spacetime_en.report") -> str:

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from spacetime_en.report.drawing import add_legend, draw_still
+from spacetime_en.report.drawing import draw_panels
 from spacetime_en.report.plots import COLOURS, MARKERS, new_figure, save_figure
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.curves import Curve, Panel
@@ -51,12 +51,7 @@ def _style(curve: Curve, place: int) -> dict[str, Any]:
 
 def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[Path]:
     """Draw observed frames, the true future, and the forecasts, in 3-D."""
-    figure = new_figure(4.4 * count, 4.8)
-    for place, scene in enumerate(scenes[:count]):
-        axes: Any = figure.add_subplot(1, count, place + 1, projection="3d")
-        draw_still(axes, scene)
-        axes.set_title(scene.title, fontsize=9)
-    add_legend(figure, list(dict.fromkeys(name for s in scenes[:count] for name in s.forecasts)))
+    figure = draw_panels(scenes[:count], count, 4.4)
     return _save(figure, folder, "forecasts")
 
 

@@ -13,7 +13,6 @@ from spacetime_en.data.task import Task
 from spacetime_en.evaluation import mean_position_error
 from spacetime_en.nn.models.trivial import StraightLine
 
-
 PATIENCE = 10.0  # seconds without a line, at most, and later a share
 SHARE = 0.05  # of the time that training has taken: a long one fills no log
 
