@@ -49,8 +49,8 @@ def test_a_scene_from_above_fills_its_picture(size):
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     assert box.width / box.height == pytest.approx((right - left) / (top - bottom), rel=1e-2)
     low, high = scene.limits()
-    assert left <= low[0] and high[0] <= right
-    assert bottom <= low[1] and high[1] <= top
+    assert (left <= low[0]) & (high[0] <= right)
+    assert (bottom <= low[1]) & (high[1] <= top)
 
 
 def drawn(axes):

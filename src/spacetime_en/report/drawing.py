@@ -212,7 +212,7 @@ def _dots(axes: Any, x: Positions, **style: Any) -> None:
 
 def _ends(paths: Positions) -> Positions:
     """Where each node of (K, N, 3) was last, (N, 3); NaN if that was at the beginning."""
-    there = np.isfinite(paths).all(-1)
+    there = np.asarray(np.isfinite(paths).all(-1))
     last = len(paths) - 1 - there[::-1].argmax(0)
     ends = paths[last, np.arange(len(last))]
     return np.where((last > 0)[:, None], ends, np.nan)

@@ -91,16 +91,20 @@ class Scene:
 
     def at(self, step: int) -> Positions:
         """The true positions at the frame of a step, (N, 3)."""
-        return self.x[int(np.searchsorted(self.steps, step))]
+        frame: Positions = self.x[int(np.searchsorted(self.steps, step))]
+        return frame
 
     def past(self, step: int) -> Positions:
         """The true positions at `step` and before, as far as a tail reaches, (K, N, 3)."""
-        first = self.steps[0] if self.tail is None else step - self.tail
-        return self.x[(self.steps >= first) & (self.steps <= step)]
+        first = int(self.steps[0]) if self.tail is None else step - self.tail
+        return self._between(first, step)
 
     def future(self, step: int) -> Positions:
         """The true positions from `step` to the last time that was forecast from it, (K, N, 3)."""
-        return self.x[(self.steps >= step) & (self.steps <= step + self.ahead[-1])]
+        return self._between(step, step + self.ahead[-1])
+
+    def _between(self, first: int, last: int) -> Positions:
+        return np.asarray(self.x[(self.steps >= first) & (self.steps <= last)])
 
     def forecast_at(self, name: str, step: int) -> Positions | None:
         """The path of a model's forecast that is shown at a step, (K, N, 3); None: there is none.
@@ -153,7 +157,7 @@ class Scene:
 
         def short(x: Positions) -> list[Any]:
             places = np.round(x, digits).tolist()
-            there = np.isfinite(x).all(-1).tolist()
+            there = np.asarray(np.isfinite(x).all(-1)).tolist()
             return [
                 [place if seen else None for place, seen in zip(*frame, strict=True)]
                 for frame in zip(places, there, strict=True)
