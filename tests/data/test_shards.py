@@ -114,6 +114,57 @@ def test_sets_from_before_formats_were_counted_are_read(shard):
     assert len(Trajectories.open(shard.parent, verify=True)) == 3
 
 
+def test_sets_without_gaps_are_written_as_before(shard):
+    meta = json.loads((shard / "meta.json").read_text())
+    assert meta["format"] == 1
+    assert sorted(path.name for path in shard.iterdir()) == [
+        "mass.npy",
+        "meta.json",
+        "v.npy",
+        "x.npy",
+    ]
+    rewrite(shard, lambda meta: meta["spec"].pop("frame_attributes"))
+    assert len(Trajectories.open(shard.parent, verify=True)) == 3
+
+
+@pytest.fixture
+def tracks(tmp_path):
+    x = np.where(np.arange(6)[:, None, None] == 2, np.nan, X)
+    ids = np.broadcast_to(np.arange(4), (3, 6, 4))
+    made = Trajectories.from_arrays(x, ids=ids, frame_attributes={"age": ids})
+    made.save(tmp_path / "tracks")
+    return tmp_path / "tracks" / shard_name(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("observed", np.ones((3, 6, 4)), "observed.npy: expected booleans, row by row, found <f8"),
+        ("observed", np.ones((3, 6, 3), bool), "observed: expected shape (3, 6, 4)"),
+        ("ids", np.zeros((3, 6, 4), np.int32), "ids.npy: expected whole numbers of 8 bytes"),
+        ("ids", np.full((3, 6, 4), -1), "checksum"),
+        ("age", np.ones((3, 4)), "age: expected shape (3, 6, 4), found (3, 4)"),
+    ],
+)
+def test_arrays_of_tracks_are_checked(tracks, name, array, words):
+    assert json.loads((tracks / "meta.json").read_text())["format"] == 2
+    np.save(tracks / f"{name}.npy", array)
+    assert words in refused(tracks.parent, verify=words == "checksum")
+
+
+@pytest.mark.parametrize("names", [["age", "age"], ["nothing"], ["x"], "age"])
+def test_frame_attributes_are_arrays(tracks, names):
+    rewrite(tracks, entry("spec", "frame_attributes", value=names))
+    assert "frame_attributes: expected" in refused(tracks.parent)
+
+
+def test_nodes_are_checked_when_the_checksum_is(tracks):
+    np.save(tracks / "ids.npy", np.full((3, 6, 4), -1))
+    files = [tracks / f"{name}.npy" for name in read_meta(tracks).arrays]
+    rewrite(tracks, entry("checksum", value=checksum(files, read_meta(tracks).spec)))
+    assert "ids: expected a node's number of 0 or more" in refused(tracks.parent, verify=True)
+
+
 def header(descr="<f8", shape=(3, 4), fortran_order=False):
     text = f"{{'descr': {descr!r}, 'fortran_order': {fortran_order}, 'shape': {shape}, }}"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()

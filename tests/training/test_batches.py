@@ -1,8 +1,11 @@
 import functools
 import operator
 
+import numpy as np
+import pytest
 import torch
 
+from spacetime_en.data import Trajectories, Windows
 from spacetime_en.training.batches import Batches, derive_seed
 
 
@@ -57,3 +60,43 @@ def test_mixed_seeds_differ():
     assert len(seeds) == 900
     assert derive_seed(1, 2) != derive_seed(2, 1)
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+# --- windows of different sizes -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """Windows with one to twelve people."""
+    frames = np.arange(200)[:, None]
+    ids = np.where((frames // 8 * 5) % 12 >= np.arange(12), frames // 20 * 12 + np.arange(12), -1)
+    x = np.random.default_rng(0).standard_normal((200, 12, 2)).cumsum(0)
+    return Windows(Trajectories.from_arrays(x, ids=ids), length=3, stride=1, target_steps=(1, 2))
+
+
+def test_a_batch_holds_windows_of_like_size(crowd):
+    assert crowd.node_counts.min() == 1
+    assert crowd.node_counts.max() == 12
+    batches = [*Batches(crowd, 8, seed=0)]
+    spans = [np.ptp(crowd.node_counts[batch.rows]) for batch in batches]
+    assert max(spans) <= 4
+    assert sorted(r for batch in batches for r in batch.rows.tolist()) == [*range(len(crowd))]
+    for batch in batches:
+        assert batch.graph.x.shape[2] == crowd.node_counts[batch.rows].max()
+    assert crowd.padding(8) < 0.1
+    assert rows(Batches(crowd, 8, seed=1)) != rows(batches)
+
+
+def test_batches_of_like_size_are_the_same_from_any_step_and_for_any_processes(crowd):
+    whole = rows(Batches(crowd, 8, seed=0, stop=60))
+    for start in (0, 7, 31):
+        assert rows(Batches(crowd, 8, seed=0, start=start, stop=60)) == whole[start:]
+    parts = [rows(Batches(crowd, 8, seed=0, stop=60, rank=r, world=3)) for r in range(3)]
+    for batch, *shares in zip(whole, *parts, strict=True):
+        assert all(set(share) <= set(batch) for share in shares)
+
+
+def test_validation_goes_by_size(crowd):
+    order = [r for batch in rows(Batches(crowd, 8)) for r in batch]
+    assert sorted(order) == [*range(len(crowd))]
+    assert (np.diff(crowd.node_counts[order]) >= 0).all()

@@ -30,6 +30,7 @@ from spacetime_en.data.graphs import (
     to_tensor,
 )
 from spacetime_en.data.rng import Streams
+from spacetime_en.data.sizes import of_like_size, share_of_padding
 from spacetime_en.data.slots import NOBODY
 from spacetime_en.data.steps import TargetSteps, parse_steps
 from spacetime_en.data.trajectories import Trajectories
@@ -216,6 +217,16 @@ class Windows:
     def ragged(self) -> bool:
         """Whether windows have their own numbers of nodes, so that batches are padded."""
         return self.trajectories.ids is not None
+
+    def padding(self, batch_size: int) -> float:
+        """The share of places for nodes that stay empty in batches of training."""
+        if not self.ragged:
+            N = self.trajectories.x.shape[2]
+            return 1 - float(self.node_counts.mean(dtype=float)) / N
+        generator = torch.Generator().manual_seed(0)
+        order = torch.randperm(len(self), generator=generator)
+        order = of_like_size(order, self.node_counts, batch_size, generator)
+        return share_of_padding(order, self.node_counts, batch_size)
 
     @property
     def fits_in_memory(self) -> bool:

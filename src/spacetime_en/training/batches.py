@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spacetime_en.data.sizes import of_like_size
 from spacetime_en.data.windows import Windows
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
@@ -40,13 +41,14 @@ class Batches:
 
     Batch k does not depend on those before it: the order of an epoch depends on the seed and its
     number alone. So training can continue at any step as if it had never stopped. Each process
-    reads only its own rows of a batch.
+    reads only its own rows of a batch. Windows with numbers of nodes of their own are put into
+    batches with others of like size, so that little is padding.
 
     Args:
         windows: the data.
         size: windows per batch, summed over all processes; the last batch of an epoch may be
             smaller.
-        seed: seed of the order; None: in the order of the data.
+        seed: seed of the order; None: in the order of the data, or of the windows' sizes.
         start, stop: range of batches; stop None: to the end of the first epoch.
         rank, world: the number of this process, and the number of processes.
     """
@@ -80,10 +82,14 @@ class Batches:
             yield self._batch(order[first : first + self.size])
 
     def _order(self, epoch: int) -> Tensor:
+        # (What only looks like windows has graphs that were made by hand.)
+        sizes = self.windows.node_counts if getattr(self.windows, "ragged", False) else None
         if self.seed is None:
-            return torch.arange(len(self.windows))
+            order = torch.arange(len(self.windows))
+            return order if sizes is None else torch.from_numpy(sizes.argsort(kind="stable"))
         generator = torch.Generator().manual_seed(derive_seed(self.seed, epoch))
-        return torch.randperm(len(self.windows), generator=generator)
+        order = torch.randperm(len(self.windows), generator=generator)
+        return order if sizes is None else of_like_size(order, sizes, self.size, generator)
 
     def _batch(self, rows: Tensor) -> Batch:
         mine = rows[self.rank :: self.world]
