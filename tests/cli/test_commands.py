@@ -49,7 +49,7 @@ def test_simulate_in_shards_then_info(monkeypatch, capsys, tmp_path):
     info = json.loads(text)
     assert info["splits"] == {"train": 32, "val": 4, "test": 4}
     assert info["horizon"] == pytest.approx(10)
-    assert set(info["straight_line"]["position_mse"]) == {"mean", "median", "p90"}
+    assert set(info["straight_line"]["position_mse"]) >= {"mean", "median", "p90"}
     assert info["drift"]["momentum"]["median"] < 1e-3
     assert picture.read_bytes().startswith(b"\x89PNG")
     monkeypatch.setenv("COLUMNS", "80")

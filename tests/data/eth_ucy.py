@@ -14,8 +14,10 @@ needs_eth_ucy = pytest.mark.skipif(
     not ETH_UCY.is_dir(), reason="needs the ETH/UCY pedestrians (set SPACETIME_EN_ETH_UCY)"
 )
 
+EARLY = 800  # frames below are trained on
 
-def invent_scenes(folder, frames=70, people=9):
+
+def invent_scenes(folder, frames=120, people=20):
     """Write all recordings with invented people, who come and go; at times nobody is there.
 
     Returns: the rows (frame, person, x, y) of each recording.
@@ -25,13 +27,13 @@ def invent_scenes(folder, frames=70, people=9):
     for name in RECORDINGS:
         rows = []
         for person in range(people):
-            first, stay = int(rng.integers(0, frames - 25)), int(rng.integers(5, 40))
+            first, stay = int(rng.integers(0, frames - 30)), int(rng.integers(5, 50))
             path = rng.uniform(-5, 5, 2) + rng.normal(0.3, 0.2, (stay, 2)).cumsum(0)
             rows += [(10 * (first + k), person + 1, *x) for k, x in enumerate(path)]
         rows = [row for row in rows if not 300 <= row[0] < 330]  # a gap in the recording
         table = np.array(sorted(rows))
         tables[name] = table
-        cut = table[:, 0] < 8 * frames
+        cut = table[:, 0] < EARLY
         parts = {
             "all_data": ("", table),
             "train": ("_train", table[cut]),

@@ -11,6 +11,7 @@ import torch
 from spacetime_en import Forecaster
 from spacetime_en.cli import main
 from spacetime_en.data.readers import read
+from spacetime_en.evaluation import RIVALS
 from spacetime_en.runs.run import Run
 from tests.integration.commands import TASK
 
@@ -37,6 +38,24 @@ def error_of(spacetime, *arguments):
     return str(stop.value)
 
 
+def test_paths_of_nodes_that_come_and_go(spacetime, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((12, 14, 4, 2)).cumsum(1)
+    x[rng.random(x.shape[:3]) < 0.1] = np.nan
+    np.savez("tracks.npz", x=x)
+    spacetime("data", "import", "tracks.npz", "--out", "tracks")
+    path = ("--task.length", "4", "--task.target-steps", "1..3")
+    spacetime("train", "ridge-shared", "--data", "tracks", *path, "--out", "run")
+    report = json.loads(spacetime("evaluate", "run", "--json", "--plot", "error.png"))
+    assert [row["step"] for row in report["error_against_time"]] == [1, 2, 3]
+    assert 0 < report["ade"] < report["fde"]
+    for rival in RIVALS:
+        assert report[rival]["fde"] > 0
+    assert (tmp_path / "error.png").read_bytes().startswith(b"\x89PNG")
+    assert "error.png: exists" in error_of(spacetime, "evaluate", "run", "--plot", "error.png")
+    assert "ADE" in spacetime("evaluate", "run")
+
+
 def test_train_evaluate_predict_export(spacetime, tmp_path, cache):
     said = spacetime("train", "set", *TASK, *SIZE, "--steps", "4", "--lr", "1e-2", "--out", "run")
     assert "best at step 4" in said
@@ -45,7 +64,7 @@ def test_train_evaluate_predict_export(spacetime, tmp_path, cache):
     report = json.loads(spacetime("evaluate", "run", "--json"))
     for row in (report, report["last_frame"], report["straight_line"]):
         for what in ("position_mse", "velocity_mse"):
-            assert set(row[what]) == {"mean", "median", "p90"}
+            assert set(row[what]) == {"mean", "standard_error", "median", "p90"}
     assert report["windows"] == 12
     assert report["horizon_time"] == pytest.approx(0.1)
     assert max(report["equivariance_error"].values()) < 1e-4

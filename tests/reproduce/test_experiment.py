@@ -33,7 +33,7 @@ def carried_out(monkeypatch, cache, tmp_path):
 
 def test_a_result_has_errors_cost_symmetry_curve_and_where_it_was_made(carried_out, tmp_path):
     result = carried_out(Experiment(Data(), "set"))
-    assert set(result["test"]["position_mse"]) == {"mean", "median", "p90"}
+    assert set(result["test"]["position_mse"]) == {"mean", "standard_error", "median", "p90"}
     assert result["test"]["velocity_mse"]["mean"] > 0
     assert max(result["test"]["equivariance_error"].values()) < 1e-4
     training = result["training"]

@@ -2,6 +2,7 @@ import dataclasses
 import re
 import sys
 
+import numpy as np
 import pytest
 
 from spacetime_en import SET, EGNNForecaster, Forecaster, InputError, build_model
@@ -104,6 +105,14 @@ def test_sizes_and_units_come_from_the_data(tmp_path, tiny_task):
     assert given.build_model(one.load_task()).config["length_scale"] == 3.0
     named = config("{preset: egnn, task: charged}")
     assert named.build_model(tiny_task).config["length_scale"] == 1.0
+
+
+def test_the_number_of_target_times_comes_from_the_data(tmp_path):
+    x = np.random.default_rng(0).standard_normal((12, 9, 2, 2)).cumsum(1)
+    Trajectories.from_arrays(x).save(tmp_path / "paths")
+    task = f"{{data: {tmp_path / 'paths'}, length: 3, target_steps: 1..4}}"
+    one = Config.from_yaml(f"{{preset: ridge-shared, task: {task}}}", "here.yaml", trust=True)
+    assert one.build_model(one.load_task()).config["targets"] == 4
 
 
 class Inherited(EGNNForecaster):

@@ -25,11 +25,12 @@ from spacetime_en.runs.run import CONFIG_FILE, Run
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Measure a trained model's errors beside trivial forecasts and ridge regression.
+    """Measure a trained model's errors beside trivial forecasts.
 
-    Position and velocity MSE (per coordinate), of paths also ADE, FDE and the error against time;
-    equivariance error and, where the physics are known, the change of energy and momentum. The
-    report and the errors of every window are also written to the folder `evaluation` of the run.
+    Position and velocity MSE (per coordinate), of paths also ADE, FDE and the error against time,
+    all beside those of ridge regression, too; equivariance error and, where the physics are known,
+    the change of energy and momentum. The report and the errors of every window are also written to
+    the folder `evaluation` of the run.
 
     Args:
         run: folder of the run, or pretrained:NAME.

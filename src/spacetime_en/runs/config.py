@@ -35,7 +35,7 @@ from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
 # Arguments of models that are taken from the training windows, unless they are given.
 FROM_DATA = (
     *("features", "node_features", "edge_features", "dims", "nodes", "frames", "parents", "up"),
-    *("length_scale", "time_scale"),
+    *("targets", "length_scale", "time_scale"),
 )
 SECTIONS = ("model", "task", "training")
 CONFIG_FORMAT = 1

@@ -8,6 +8,7 @@ people who are there in all twenty.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import PositiveInt
+from spacetime_en._util.schema import PositiveInt, reason
 from spacetime_en.data.datasets.dataset import DataSet
 from spacetime_en.data.slots import NOBODY, assign_slots
 from spacetime_en.data.steps import TargetSteps
@@ -108,10 +109,11 @@ def load_scenes(folder: Path, scene: Scene) -> Trajectories:
 def _table(path: Path) -> NDArray[np.float64]:
     """Read a recording: frame, person, x and y in each line."""
     try:
-        table = np.loadtxt(path, ndmin=2)
+        with warnings.catch_warnings(action="ignore"):  # (that it is empty)
+            table = np.loadtxt(path, ndmin=2)
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error}).") from None
-    if table.ndim != 2 or table.shape[1] != 4 or not np.isfinite(table).all():
+        raise InputError(f"{path}: cannot be read ({reason(error)}).") from None
+    if table.shape[1] != 4 or not np.isfinite(table).all():
         raise InputError(f"{path}: expected four numbers a line: frame, person, x and y.")
     if (table[:, :2] % (FRAME_STEP, 1)).any():
         raise InputError(
