@@ -386,17 +386,17 @@ def test_nodes_that_are_padding_count_neither_in_the_loss_nor_in_validation(tiny
             graph, target = self.windows[index]
             x, v, a = graph.x[:, :, :3], graph.v[:, :, :3], graph.edge_attr[:, :, :3, :3]
             alone = SpacetimeGraph(x=x, v=v, edge_attr=a[:, 0])
-            goal = Forecast(target.x[:, :3], target.v[:, :3])
+            goal = Forecast(target.x[:, :, :3], target.v[:, :, :3])
             if not self.pad:
                 return alone, goal
             wide = SpacetimeGraph(
                 x=torch.cat([x, x[:, :, :2] + 7], 2),
                 v=torch.cat([v, v[:, :, :2] + 7], 2),
                 edge_attr=graph.edge_attr[:, 0],
-                node_mask=torch.tensor([True] * 3 + [False] * 2).expand(len(x), 5),
+                observed=torch.tensor([True] * 3 + [False] * 2).expand(len(x), 1, 5),
             )
-            rubbish = torch.full_like(goal.x[:, :2], 1e3)
-            return wide, Forecast(torch.cat([goal.x, rubbish], 1), torch.cat([goal.v, rubbish], 1))
+            rubbish = torch.full_like(goal.x[:, :, :2], 1e3)
+            return wide, Forecast(torch.cat([goal.x, rubbish], 2), torch.cat([goal.v, rubbish], 2))
 
     found = []
     for pad in (False, True):

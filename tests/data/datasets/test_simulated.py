@@ -14,7 +14,7 @@ def test_named_tasks_are_made_once_and_kept(name, tmp_path, monkeypatch):
     assert [len(w) for w in task.splits.values()] == [40, 10, 10]
     graph, target = task.train[:]
     assert graph.x.shape == (40, 10, 5, 3)
-    assert target.x.shape == (40, 5, 3)
+    assert target.x.shape == (40, 1, 5, 3)
     monkeypatch.setattr(
         "spacetime_en.data.simulation.simulator._Simulation.part",
         lambda *a, **k: pytest.fail("made again"),
@@ -52,3 +52,11 @@ def test_the_papers_task_is_as_hard_as_it_was_measured():
     }
     assert found["last-frame"] == pytest.approx(0.160, rel=0.15)
     assert found["straight-line"] == pytest.approx(0.071, rel=0.15)
+
+
+def test_a_path_is_simulated_at_each_of_its_targets():
+    _, path = load_task("charged", **SMALL, target_steps="3,5").train[:]
+    assert path.x.shape == (40, 2, 5, 3)
+    for k, steps in enumerate((3, 5)):
+        _, one = load_task("charged", **SMALL, target_steps=steps).train[:]
+        assert torch.equal(path.x[:, k], one.x[:, 0])

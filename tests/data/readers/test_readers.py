@@ -100,7 +100,7 @@ def write(tmp_path, how):
         ("truncated.npz", "is cut off, damaged or no .npz"),
         ("wrong.npz", r"expected an array 'x' of positions, found \['y'\]"),
         ("pickle.npz", "'x.npy': expected numbers, found values of type object"),
-        ("nan.npz", "NaN or infinite values at run 0"),
+        ("nan.npz", "no node was observed in any frame"),
         ("words.npz", "'x.npy': expected numbers, found values of type <U1"),
         ("text.h5", "is cut off, damaged or of another format"),
         ("thing.docx", "no reader for '.docx'; known are .dcd"),

@@ -256,8 +256,11 @@ class MotionFiles:
         motion = parse_amc(self._read[name](), where)
         skeleton = self.skeleton(trial)
         try:
-            with np.errstate(all="ignore"):  # what overflows is found with the values
-                return skeleton.positions(motion)
+            with np.errstate(all="ignore"):
+                x = skeleton.positions(motion)
+            if not np.isfinite(x).all():  # angles that are not numbers are no missing joints
+                raise InputError("NaN or infinite values; mend or cut them out.")
+            return x
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         except (KeyError, ValueError) as error:
