@@ -76,7 +76,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
         [name.replace("_", " "), "0", *_cells(reports["set"][name]), "", ""]
         for name in ("straight_line", "last_frame")
     ]
-    terminal.table(HEAD, table, "MSE on 300 test windows")
+    terminal.table(HEAD, table, "MSE per coordinate on 300 test windows")
 
     graph, target = task.test[_typical(evaluations["set"])]
     with torch.no_grad():
