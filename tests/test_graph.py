@@ -302,3 +302,12 @@ def test_repr_shows_shapes():
     assert repr(Forecast(torch.ones(2, 3, 1), torch.ones(2, 3, 1))) == (
         "Forecast(x=(2, 3, 1), v=(2, 3, 1))"
     )
+
+
+def test_single_nodes_are_measured_by_the_way_they_go():
+    """The centroid of one node is the node: its distance from it says nothing."""
+    x = torch.arange(4.0).view(1, 4, 1, 1) * torch.tensor([3.0, 4.0]) * 0.5  # speed 5, 0.5 a frame
+    graph = SpacetimeGraph.from_positions(x, times=0.5 * torch.arange(4.0), horizon=2.0)
+    assert graph.scales() == pytest.approx({"length_scale": 5 * 3.5, "time_scale": 3.5})
+    with pytest.raises(InputError, match=r"at rest.*--model\.length-scale, --model\.time-scale"):
+        graph.replace(v=torch.zeros_like(graph.v)).scales()

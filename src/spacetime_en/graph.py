@@ -354,9 +354,10 @@ class SpacetimeGraph(TensorFields):
     def scales(self) -> dict[str, float]:
         """A length and a time in which these graphs are of order one, for ``build_model``.
 
-        The length is the root mean square distance of nodes from their centroid, the time what
-        the root mean square speed takes for it: ``build_model("set", like=graph,
-        **graph.scales())``. Take them from training data, and keep them with the model.
+        The length is the root mean square distance of nodes from their centroid (of single nodes,
+        the way that they go from the first frame to the last target), the time what the root mean
+        square speed takes for it: ``build_model("set", like=graph, **graph.scales())``. Take them
+        from training data, and keep them with the model.
         """
         seen = self.observed
         seen = torch.ones(self.x.shape[:3], dtype=torch.bool) if seen is None else seen
@@ -365,10 +366,16 @@ class SpacetimeGraph(TensorFields):
         centroid = (x * weight).sum(2, keepdim=True) / weight.sum(2, keepdim=True).clamp(min=1)
         length = ((x - centroid).square() * weight).sum() / weight.sum()
         speed = (v.square() * weight).sum() / weight.sum()
-        if not (length > 0 and speed > 0):
-            raise InputError("scales: all nodes are at one point or at rest; give scales yourself.")
-        size = float(length.sqrt())
-        return {"length_scale": size, "time_scale": size / float(speed.sqrt())}
+        if not speed > 0:
+            raise InputError(
+                "scales: all nodes are at rest; give the model's length_scale and time_scale "
+                "yourself (--model.length-scale, --model.time-scale)."
+            )
+        fast, size = float(speed.sqrt()), float(length.sqrt())
+        if size == 0:
+            duration = self.times[:, -1] - self.times[:, 0] + self.horizon[:, -1]
+            size = fast * float(duration.mean())
+        return {"length_scale": size, "time_scale": size / fast}
 
     def unwrapped_x(self) -> Tensor:
         """Positions as continuous paths, (B, L, N, n): in a box, without jumps across its walls."""

@@ -22,6 +22,7 @@ RIGHT = [
     "simulate springs --out OUT --num 9 --steps 100 --shard 0/3 --scheme verlet --engine local",
     "data info data --json",
     "data info data --picture OUT.png",
+    "data info data --task.length 3 --task.stride 1",
     "data info charged",
     "data import walk.npz --out OUT",
     "data import walk.npz --out OUT --columns.frame t --interpolate 2 --frame-step 1",

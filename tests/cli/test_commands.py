@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -85,6 +86,17 @@ def test_pictures_show_names_as_they_are_in_formats_that_are_known(monkeypatch, 
         )
         with pytest.raises(SystemExit, match=r"expected a name that ends in .*\.png"):
             main()
+
+
+def test_info_is_of_the_task_that_will_be_trained(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "set"
+    Trajectories.from_arrays(np.random.default_rng(0).standard_normal((12, 20, 3, 2))).save(out)
+    monkeypatch.chdir(tmp_path)
+    options = ("--task.length", "4", "--task.target-steps", "1..3", "--json")
+    info = json.loads(run(monkeypatch, capsys, "data", "info", *options, "set"))
+    assert (info["frames"], info["target_steps"]) == (4, [1, 2, 3])
+    assert info["last_frame"]["ade"] > 0
+    assert sorted(os.listdir(tmp_path)) == ["set"]
 
 
 def test_import_says_what_was_understood(monkeypatch, capsys, tmp_path):

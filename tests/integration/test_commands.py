@@ -354,6 +354,8 @@ def test_a_run_can_be_animated_beside_another(spacetime, tmp_path):
     spacetime("train", "mlp", *TASK, "--steps", "2", "--out", "one")
     spacetime("train", "ridge-shared", *TASK, "--out", "two")
     assert spacetime("animate", "one", "two", "--out", "film.html") == "film.html\n"
+    assert spacetime("animate", "one", "two", "--out", "still.svg") == "still.svg\n"
+    assert (tmp_path / "still.svg").read_bytes().startswith(b"<?xml")
     text = (tmp_path / "film.html").read_text()
     assert '"mlp"' in text
     assert '"ridge-shared"' in text

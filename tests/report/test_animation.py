@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from spacetime_en import InputError, build_model
-from spacetime_en.data import Task, Trajectories
+from spacetime_en.data import Task, Trajectories, Windows
 from spacetime_en.nn.models.trivial import LastFrame, StraightLine
-from spacetime_en.report.animation import animate, make_scene
+from spacetime_en.report.animation import animate, make_scene, window_scene
 
 MODELS = {"last frame": LastFrame(), "straight line": StraightLine()}
 
@@ -37,9 +37,9 @@ def test_a_simulated_window_has_its_past_its_true_way_and_its_forecasts(tiny_tas
     assert len(steps) == 30
     for k in range(3):
         assert np.allclose(scene.x[k], graph.x[0, k], atol=1e-6)
-    assert np.allclose(scene.x[-1], target.x[0], atol=1e-6)  # simulated again, the same way
+    assert np.allclose(scene.x[-1], target.x[0, 0], atol=1e-6)  # simulated again, the same way
     for name, model in MODELS.items():
-        assert np.allclose(scene.forecasts[name][120], model(graph).x[0], atol=1e-6)
+        assert np.allclose(scene.forecasts[name][20], model(graph).x[0], atol=1e-6)
     assert sorted(set(scene.charge)) == [-1, 1]
 
 
@@ -74,10 +74,10 @@ def test_forecasts_are_straight_lines_from_the_last_frame_and_none_before(tiny_t
     scene = make_scene(MODELS, tiny_task, window=0, frames=30)
     name = "straight line"
     assert scene.forecast_at(name, 20) is None
-    half = scene.forecast_at(name, 70)
-    start, goal = scene.x[2], scene.forecasts[name][120]
+    half = scene.forecast_at(name, 70)[-1]
+    start, goal = scene.x[2], scene.forecasts[name][20][0]
     assert np.allclose(half, (start + goal) / 2, atol=1e-6)
-    assert np.allclose(scene.forecast_at(name, 120), goal)
+    assert np.allclose(scene.forecast_at(name, 120)[-1], goal)
     assert scene.forecast_at(name, 121) is None
 
 
@@ -93,7 +93,7 @@ def test_a_recording_shows_for_every_frame_what_was_forecast_for_it(recording):
     up = np.stack([x[..., 0], -x[..., 2], x[..., 1]], axis=-1)  # z up
     assert np.allclose(scene.x, up[first + 4 :])
     last = scene.forecasts["last frame"]
-    assert all(np.allclose(last[step], up[step - 2], atol=1e-5) for step in scene.steps.tolist())
+    assert all(np.allclose(last[k - 2], up[k - 2], atol=1e-5) for k in scene.steps.tolist())
     few = make_scene(MODELS, recording, window=0, frames=20)
     assert 10 <= len(few.steps) <= 20
 
@@ -161,18 +161,22 @@ def test_flat_data_are_drawn_in_a_plane(tmp_path):
     task = Task.from_trajectories(Trajectories.from_arrays(x), length=3, stride=1, target_steps=1)
     scene = make_scene({"last frame": LastFrame()}, task, window=0, frames=8)
     assert scene.x.shape[1:] == (4, 3)
+    assert scene.dims == 2
     assert not scene.x[..., 2].any()
     animate(scene, tmp_path / "a.gif")
 
 
 def test_models_with_weights_are_asked_in_their_own_precision(tiny_task):
     model = build_model("egnn", like=tiny_task.train[:1][0], hidden=4, layers=1).to(torch.float64)
-    assert make_scene({"egnn": model}, tiny_task, 0, 10).forecasts["egnn"][120].shape == (5, 3)
+    assert make_scene({"egnn": model}, tiny_task, 0, 10).forecasts["egnn"][20].shape == (1, 5, 3)
 
 
 @pytest.mark.parametrize(
     ("name", "fps", "sentence"),
-    [("a.avi", 20, r"ends in \.gif, \.mp4, \.html"), ("a.gif", 101, "fps: expected 1 to 100")],
+    [
+        ("a.avi", 20, r"ends in \.gif, \.mp4, \.html; or, .* \.png"),
+        ("a.gif", 101, "fps: expected 1 to 100"),
+    ],
 )
 def test_what_cannot_be_written_is_said_before_anything_is_drawn(
     tiny_task, tmp_path, name, fps, sentence
@@ -229,7 +233,7 @@ def test_in_a_box_truth_and_forecast_are_the_same_image():
     task = Task.from_trajectories(data, length=3, stride=1, target_steps=2)
     scene = make_scene({"line": StraightLine()}, task, 0, 60)
     for step, x in scene.forecasts["line"].items():
-        assert np.allclose(x, scene.x[int(np.searchsorted(scene.steps, step))], atol=1e-4)
+        assert np.allclose(x[0], scene.at(step + 2), atol=1e-4)
 
 
 def test_a_page_keeps_the_digits_of_small_units(recording, tmp_path):
@@ -237,3 +241,64 @@ def test_a_page_keeps_the_digits_of_small_units(recording, tmp_path):
     small = dataclasses.replace(scene, x=1e-6 * scene.x)
     kept = np.array(small.to_json()["x"])
     assert np.abs(kept - small.x).max() < 1e-4 * np.ptp(small.x)
+
+
+# --- nodes that come and go -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def crossing():
+    """Thirty nodes, twenty frames each, that cross a scene in a slot out of ten; one has a gap."""
+    x, ids = np.full((60, 10, 2), np.nan), np.full((60, 10), -1)
+    for node in range(30):
+        frames, slot = 20 * (node // 10) + np.arange(20), node % 10
+        x[frames, slot] = np.stack([0.5 * np.arange(20.0), np.full(20, slot)], axis=-1)
+        ids[frames, slot] = node
+    x[5, 3] = np.nan
+    return Trajectories.from_arrays(
+        x, ids=ids, observed=np.isfinite(x).all(-1), meta={"length_unit": "m"}
+    )
+
+
+def as_task(windows):
+    """What scenes read of a task, with the same windows for all; a real one refuses that."""
+    task = object.__new__(Task)
+    for name, value in {"name": "crossing", "test": windows, "problems": ()}.items():
+        object.__setattr__(task, name, value)
+    return task
+
+
+def test_a_recording_shows_paths_from_every_frame_of_nodes_that_come_and_go(crossing):
+    task = as_task(Windows(crossing, 4, 1, "1..3"))
+    scene = make_scene(MODELS, task, window=0, frames=500)
+    assert scene.x.shape == (60, 30, 3)  # each in a place of its own
+    assert (
+        np.isfinite(scene.x).all(-1).sum(0) == [19 if node == 3 else 20 for node in range(30)]
+    ).all()
+    assert (scene.dims, scene.unit, scene.tail, scene.ahead.tolist()) == (2, "m", 3, [1, 2, 3])
+    for start, paths in scene.forecasts["straight line"].items():
+        there = np.isfinite(paths).all(-1).all(0)
+        assert (there == np.isfinite(scene.at(start)).all(-1)).all()
+        before = np.isfinite(scene.at(start - 1)).all(-1)
+        both = there & before
+        assert np.allclose(paths[2, both], scene.at(start)[both] + [1.5, 0, 0], atol=1e-5)
+    few = make_scene(MODELS, task, window=10, frames=12)
+    assert few.steps[few.frames].tolist()[0] == 10 + 3
+    assert len(few.frames) <= 12
+
+
+def test_a_window_shows_its_own_nodes_until_they_leave(crossing):
+    task = as_task(Windows(crossing, 4, 1, (1, 3)))
+    (number,) = np.flatnonzero(task.test.locate()[1][:, 3] == 17)
+    scene = window_scene(MODELS, task, int(number))
+    assert scene.steps.tolist() == [14, 15, 16, 17, 18, 19, 20]
+    assert scene.x.shape == (7, 10, 3)
+    assert np.isfinite(scene.x[:6]).all()
+    assert np.isnan(scene.x[6, :, :2]).all()  # others have their slots
+    assert scene.forecasts["last frame"][17].shape == (2, 10, 3)
+
+
+@pytest.mark.parametrize("ending", ["gif", "html"])
+def test_paths_are_animated(crossing, ending, tmp_path):
+    scene = make_scene(MODELS, as_task(Windows(crossing, 4, 1, "1..3")), window=0, frames=4)
+    assert animate(scene, tmp_path / f"a.{ending}").stat().st_size > 1000

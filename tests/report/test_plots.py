@@ -3,19 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from spacetime_en import Forecast, InputError, SpacetimeGraph
-from spacetime_en.data import Task, Trajectories
-from spacetime_en.nn.models.trivial import LastFrame
 from spacetime_en.report.plots import (
     equal_axes,
     escape,
     new_figure,
     plot_equivariance,
     plot_error_against_time,
-    plot_forecasts,
-    plot_trajectories,
     save_figure,
 )
 
@@ -25,27 +20,12 @@ def windows(n, count=2):
     return SpacetimeGraph(*torch.randn(2, count, 4, 5, n, generator=generator))
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_forecasts_in_any_number_of_dimensions(n, tmp_path):
-    graph = windows(n)
-    forecast = LastFrame()(graph)
-    path = plot_forecasts(graph, forecast, {"last frame": forecast}, tmp_path / "new" / "a.png")
-    with Image.open(path) as picture:
-        assert picture.format == "PNG"
-
-
-def test_the_test_windows_of_a_task(tmp_path):
-    x = np.random.default_rng(0).standard_normal((40, 3, 2)).cumsum(0)
-    task = Task.from_trajectories(Trajectories.from_arrays(x))
-    assert plot_trajectories(task, tmp_path / "a.svg").read_text().lstrip().startswith("<?xml")
-
-
 def test_a_rotated_window_beside_its_forecast(tmp_path):
     seen = []
 
     def model(graph):
         seen.append(graph.x)
-        return Forecast(graph.x[:, -1], graph.v[:, -1])
+        return Forecast(graph.x[:, -1:], graph.v[:, -1:])
 
     graph, q = windows(3), torch.eye(3).roll(1, 0)
     assert plot_equivariance(model, graph, q, tmp_path / "a.png").exists()

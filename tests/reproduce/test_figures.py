@@ -9,7 +9,7 @@ from spacetime_en.reproduce.figures import plot_attention, plot_panel, plot_scen
 
 X = np.random.default_rng(0).standard_normal((4, 2, 3))
 PANEL = Panel("p", "title", "x", "y", [Curve("SET", [5.0, 20.0], [1.0, 2.0])], ticks=[5, 20])
-SCENES = [Scene(f"{k}", np.arange(4), 1, X, {"SET": {3: X[3]}}) for k in range(3)]
+SCENES = [Scene(f"{k}", np.arange(4), X, np.array([2]), {"SET": {1: X[3:]}}) for k in range(3)]
 MAPS = [dict.fromkeys(("features", "positions", "velocities"), np.eye(3).tolist())] * 2
 
 

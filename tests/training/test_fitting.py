@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 import os
+import re
 import signal
 import types
 from pathlib import Path
@@ -20,7 +21,14 @@ from spacetime_en._util.errors import Interrupted
 from spacetime_en._util.signals import STOP_SIGNALS
 from spacetime_en.data import Trajectories, load_task
 from spacetime_en.data.task import Task
-from spacetime_en.training import DivergenceError, TrainingSettings, TrainingState, fit, module
+from spacetime_en.training import (
+    DivergenceError,
+    TrainingSettings,
+    TrainingState,
+    display,
+    fit,
+    module,
+)
 from spacetime_en.training.batches import Batches, derive_seed
 
 SIZE = {"hidden": 8, "layers": 1, "blocks": 2}
@@ -536,3 +544,19 @@ class Likelihood(Staged):
 
 def test_a_loss_of_the_models_own_may_be_negative(tiny_task):
     assert fit(Likelihood(), tiny_task, steps=3, display=False).step == 3
+
+
+def test_what_a_pipe_shows_begins_at_once_and_is_plain(tiny_task, capsys, monkeypatch):
+    monkeypatch.setattr(display, "PATIENCE", 0.0)
+    monkeypatch.setattr(display, "SHARE", 0.0)
+    fit(small(tiny_task), tiny_task, SETTINGS)
+    said = capsys.readouterr().err
+    first, *lines = said.splitlines()
+    assert re.match(
+        r"training SET, [\d,]+ parameters, on cpu: 40 windows in batches of 16, 7", first
+    )
+    assert len(lines) == 7 + 3  # every step, as there is no patience, and every validation
+    assert all(
+        re.match(r"epoch \d\.\d, step \d+, loss .* (just started|left)$", line) for line in lines
+    )
+    assert not set(said) & {"\x1b", "\r"}

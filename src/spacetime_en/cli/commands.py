@@ -1,17 +1,15 @@
 """Commands that are plain functions: their options are the function's arguments."""
 
 import importlib
-import json
+import json as json_module
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from tyro.conf import Positional
 
 from spacetime_en._util.errors import InputError, no_such
-from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.data.columns import Columns
@@ -29,7 +27,10 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
     if not nodes:
         raise InputError("nodes: expected one or more numbers of nodes, found none.")
     rows = describe_presets(nodes)
-    _print(rows, json, print_presets)
+    if json:
+        print(json_module.dumps(rows, indent=2))
+    else:
+        print_presets(rows, Terminal())
 
 
 def simulate(
@@ -88,41 +89,6 @@ def simulate(
             progress=advance,
         )
     print(f"{out}: {trajectories if len(trajectories) else f'shard {shard} written'}")
-
-
-def data_info(name: Positional[str], picture: Path | None = None, json: bool = False) -> None:
-    """Describe a task or a data set.
-
-    Shapes, splits, ranges of the values, drift of energy and momentum, errors of trivial forecasts.
-
-    Args:
-        name: name of a task, or folder of a data set.
-        picture: file for a plot of a few trajectories, such as some.png.
-        json: print a JSON object instead of tables.
-    """
-    from spacetime_en.data import TASKS, Task, Trajectories, load_task
-
-    if picture is not None:
-        refuse_existing(picture)
-    if name in TASKS or not Path(name).exists():
-        task = load_task(name)
-    else:
-        task = Task.from_trajectories(Trajectories.open(name, verify=True), name=name)
-    from spacetime_en.report.tables.task import describe_task, print_task
-
-    description = describe_task(task)
-    if picture is not None:
-        from spacetime_en.report.plots import plot_trajectories
-
-        description["picture"] = str(plot_trajectories(task, picture))
-    _print(description, json, print_task)
-
-
-def _print(result: Any, as_json: bool, show: Callable[[Any, Terminal], None]) -> None:
-    if as_json:
-        print(json.dumps(result, indent=2))
-    else:
-        show(result, Terminal())
 
 
 def data_import(

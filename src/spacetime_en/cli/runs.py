@@ -226,14 +226,18 @@ class Export:
 
 @dataclass(frozen=True, kw_only=True)
 class Animate:
-    """Animate forecasts beside the truth, as GIF, MP4 or HTML.
+    """Animate forecasts beside the truth, or draw them.
+
+    As GIF, MP4 or HTML, or as a still picture for papers: PNG, SVG or PDF.
 
     Args:
         runs: folders of one or more runs on the same task.
-        out: file to write: .gif, .mp4 (needs ffmpeg), or .html (a page to rotate and play).
-        window: number of a test window, from 0; for recordings, the whole trajectory around it.
+        out: file to write: .gif, .mp4 (needs ffmpeg), .html (a page to turn, zoom and play), or
+            .png, .svg, .pdf for a picture of one window.
+        window: number of a test window, from 0; an animation of a recording goes on from there, or
+            shows the whole trajectory around it.
         frames: largest number of frames.
-        fps: frames per second.
+        fps: frames per second; by default 5 to 20.
         data: folder of the runs' data, if it has moved.
         trust: allow the runs' configs to have their classes imported and their data read.
     """
@@ -242,7 +246,7 @@ class Animate:
     out: Path
     window: int = 0
     frames: int = 120
-    fps: int = 20
+    fps: int | None = None
     data: Path | None = None
     trust: bool = False
 
@@ -259,10 +263,15 @@ class Animate:
         for folder, run in zip(list(runs)[1:], others, strict=True):
             if run.data.fingerprint != first.data.fingerprint:
                 raise InputError(f"{folder}: was trained on another task than {self.runs[0]}.")
-        from spacetime_en.report.animation import animate, make_scene  # imports matplotlib
+        from spacetime_en.report.animation import STILLS, animate, make_scene, window_scene
+        from spacetime_en.report.drawing import plot_scene  # imports matplotlib
 
-        scene = make_scene(models, first.load_task(self.data), self.window, self.frames)
-        with progress_bar("frames", len(scene.steps)) as advance:
+        task = first.load_task(self.data)
+        if self.out.suffix.lower() in STILLS:
+            print(plot_scene(window_scene(models, task, self.window), self.out))
+            return
+        scene = make_scene(models, task, self.window, self.frames)
+        with progress_bar("frames", len(scene.frames)) as advance:
             print(animate(scene, self.out, self.fps, advance))
 
 

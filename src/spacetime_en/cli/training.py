@@ -69,7 +69,7 @@ class Train(_Training):
             return
         best = run.load("best").progress
         print(
-            f"{run.folder}: best at step {best.best_step}, validation position MSE "
+            f"{run.folder}: best at step {best.best_step}, validation position MSE per coordinate "
             f"{best.best:.4g}.\nNext: spacetime evaluate {run.folder}"
         )
 

@@ -1,8 +1,8 @@
 """Results for people: figures, animations, tables, the demo.
 
-``plots`` draws with matplotlib, ``scene`` and ``animation`` show forecasts in motion, ``tables``
-prints to a terminal, ``demo`` trains and compares three small models. Imports runs and every room
-below.
+``scene`` is a motion with forecasts for it, ``drawing`` draws it, ``animation`` shows it in motion,
+``plots`` has the other figures, ``tables`` prints to a terminal, ``demo`` trains and compares three
+small models. Imports runs and every room below.
 """
 
 from lazy_loader import attach_stub

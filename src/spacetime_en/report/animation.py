@@ -18,7 +18,9 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import create_atomically
 from spacetime_en._util.progress import silenced
 from spacetime_en._util.schema import Count, checked, shortened
-from spacetime_en.data.graphs import states_at
+from spacetime_en.data.differences import unwrap_paths
+from spacetime_en.data.given import GivenWindows
+from spacetime_en.data.graphs import newest_or_first
 from spacetime_en.data.simulation.simulator import simulate
 from spacetime_en.data.simulation.systems import system_of
 from spacetime_en.data.task import Task
@@ -26,10 +28,11 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, escape, new_figure
-from spacetime_en.report.scene import Positions, Scene, asset, html_page
+from spacetime_en.report.drawing import add_legend, draw_frame, figure_for
+from spacetime_en.report.scene import Positions, Scene, asset, html_page, scenes_of
 
 ANIMATION_ENDINGS = (".gif", ".mp4", ".html")
+STILLS = (".png", ".svg", ".pdf")  # see plot_scene
 MOST_FRAMES = 100_000
 MOST_FORCES = 10**9  # computed to show a motion between frames; it takes seconds
 SLIDING = 20  # consecutive windows of one run that are enough for an animation of their targets
@@ -37,12 +40,12 @@ SLIDING = 20  # consecutive windows of one run that are enough for an animation 
 
 @checked
 def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, frames: int) -> Scene:
-    """The scene of a test window.
+    """The scene around a test window, to be animated.
 
     If the window's run has many windows, as a recording does, they are shown one after the other:
-    each frame has the truth and the forecast for it. Otherwise the observed frames are followed by
-    the one target, and by the simulated motion in between if the data are simulated. Positions are
-    relative to the task's origin.
+    each frame has the paths forecast from it, from the given window on; or, if there is one target
+    time, the forecast for it, along the whole run. Otherwise it is :func:`window_scene`. Positions
+    are relative to the task's origin.
 
     Args:
         models: by the name to show.
@@ -50,15 +53,14 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, fram
         window: the index of the test window.
         frames: the maximum number of frames, not counting the observed ones.
     """
-    windows = task.test
     if not 0 < frames <= MOST_FRAMES:
         raise InputError(f"frames: expected 1 to {MOST_FRAMES:,}, found {shortened(frames)}.")
-    if windows.trajectories.x.shape[-1] > 3:
-        raise InputError("animate: shows up to three dimensions of space.")
-    if window >= len(windows):
-        raise InputError(f"window: expected one of the {len(windows):,} test windows.")
-    run = int(windows.locate(np.array([window]))[0][0])
+    windows = task.test
+    _check(windows, window)
+    if isinstance(windows, GivenWindows):
+        return window_scene(models, task, window)
     t = windows.trajectories
+    run, first = _place(windows, window)
     own = Windows(
         t,
         windows.length,
@@ -71,72 +73,142 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, fram
         noise=windows.noise,
         noise_seed=windows.noise_seed,
         targets=windows.targets,
+        nodes=windows.nodes,
+        min_nodes=windows.min_nodes,
         radius=windows.radius,
         k=windows.k,
     ).with_origin(windows.origin)
-    if len(own) >= SLIDING:
-        return _recording(models, own, frames, f"{task.label}, run {run}")
-    return _window(models, windows, window, frames, f"{task.label}, test window {window}")
+    if len(own) < SLIDING:
+        return window_scene(models, task, window, frames)
+    _, places = own.locate()
+    last = places[:, own.length - 1]
+    if len(own.target_steps) == 1:
+        chosen = np.arange(len(own))[:: -(-len(own) // frames)]
+    else:
+        start = min(int(np.searchsorted(places[:, 0], first)), max(0, len(own) - frames))
+        chosen = np.flatnonzero((last >= last[start]) & (last < last[start] + frames))
+    return _recording(models, own, chosen, f"{task.label}, {_named(t, run)}")
+
+
+@checked
+def window_scene(
+    models: Mapping[str, Forecaster], task: Task, window: Count, frames: int = 200
+) -> Scene:
+    """The scene of one test window: its observed frames, the motion to its targets, forecasts.
+
+    Simulated data are simulated again, to show the motion between the frames.
+
+    Args:
+        models: by the name to show.
+        task: the task whose test windows are used.
+        window: the index of the test window.
+        frames: the maximum number of frames, not counting the observed ones.
+    """
+    windows = task.test
+    _check(windows, window)
+    title = f"{task.label}, test window {window}"
+    if isinstance(windows, GivenWindows):  # of which nothing else is known
+        graph, target = windows[window]
+        made = {name: forecast_in_double(model, graph) for name, model in models.items()}
+        return scenes_of(graph, target, made, [title])[0]
+    t, L = windows.trajectories, windows.length
+    index = np.array([window])
+    (run,), (places,) = windows.locate(index)
+    last, steps = int(t.steps[places[L - 1]]), t.steps[places]
+    ids = windows.ids_of(index)[0]
+    ids = np.sort(ids[ids >= 0])
+    simulated = _simulated(t, int(run), steps, L, frames, windows.origin)
+    if simulated is None:
+        between = np.setdiff1d(np.arange(places[L - 1], places[-1]), places)
+        between = between[:: -(-len(between) // frames) or 1]
+        places = np.union1d(places, between)
+        x, nodes = _tracks(t, int(run), int(places[0]), int(places[-1]) + 1, windows.origin)
+        shown = t.steps[places], x[places - places[0]][:, np.searchsorted(nodes, ids)]
+    else:
+        shown = simulated
+    forecasts = {
+        name: {last: _in_space(_forecasts(model, windows, index, ids)[0], t)}
+        for name, model in models.items()
+    }
+    return Scene(
+        title,
+        shown[0],
+        _in_space(shown[1], t),
+        steps[L:] - last,
+        forecasts,
+        **_look(t, int(run)),
+    )
 
 
 def _recording(
-    models: Mapping[str, Forecaster], windows: Windows, frames: int, title: str
+    models: Mapping[str, Forecaster], windows: Windows, chosen: NDArray[np.int64], title: str
 ) -> Scene:
-    """One run from its first target on, each frame with the forecast for it."""
-    t = windows.trajectories
-    (run, *_), places = windows.locate()
-    targets = places[:, -1]
-    chosen = np.arange(len(windows))[:: -(-len(windows) // frames)]
-    forecasts = {
-        name: {
-            int(t.steps[target]): _in_space(x, t)
-            for target, x in zip(targets[chosen], _forecasts(model, windows, chosen), strict=True)
+    """Windows of one run, with forecasts from or for each of their frames."""
+    t, L = windows.trajectories, windows.length
+    (run, *_), places = windows.locate(chosen)
+    first = int(places[:, 0].min())
+    x, nodes = _tracks(t, int(run), first, int(places[:, -1].max()) + 1, windows.origin)
+    last = places[:, L - 1]
+    forecasts = {}
+    for name, model in models.items():
+        paths = _forecasts(model, windows, chosen, nodes)  # (b, T, P, n)
+        if t.box is not None:  # the periodic images that the paths of the scene lead to
+            start, _ = windows[torch.from_numpy(chosen)]
+            paths = paths + (x[last - first] - start.unwrapped_x()[:, -1].double().numpy())[:, None]
+        steps = t.steps[last].tolist()
+        forecasts[name] = {
+            step: _in_space(path, t) for step, path in zip(steps, paths, strict=True)
         }
-        for name, model in models.items()
-    }
-    x = _in_space(_truths(windows, chosen), t)
-    steps = t.steps[targets[chosen]]
-    nodes = _charge_and_bones(t, int(run))
-    follow = bool(t.meta.get("edges"))
-    return Scene(title, steps, int(steps[0]) - 1, x, forecasts, *nodes, follow=follow)
+    shown = np.arange(len(x)) if len(windows.target_steps) > 1 else places[:, -1] - first
+    span = int(t.steps[places[0, L - 1]] - t.steps[places[0, 0]])
+    return Scene(
+        title,
+        t.steps[first + shown],
+        _in_space(x[shown], t),
+        t.steps[places[0, L:]] - t.steps[last[0]],
+        forecasts,
+        tail=span if len(windows.target_steps) > 1 or t.ids is not None else None,
+        follow=bool(t.meta.get("edges")),
+        **_look(t, int(run)),
+    )
 
 
-def _window(
-    models: Mapping[str, Forecaster], windows: Windows, window: int, frames: int, title: str
-) -> Scene:
-    """One window: its observed frames, the motion to its target, and the forecasts."""
-    t = windows.trajectories
+def _check(windows: Windows, window: int) -> None:
+    if windows.trajectories.x.shape[-1] > 3:
+        raise InputError("animate: shows up to three dimensions of space.")
+    if window >= len(windows):
+        raise InputError(f"window: expected one of the {len(windows):,} test windows.")
+
+
+def _place(windows: Windows, window: int) -> tuple[int, int]:
+    """The run and the first frame of a window."""
     (run,), (places,) = windows.locate(np.array([window]))
-    window_steps = t.steps[places]
-    steps, x = _between(t, int(run), window_steps, frames, windows.origin)
-    *_, last, target = window_steps.tolist()
-    forecasts = {
-        name: {target: _in_space(_forecasts(model, windows, np.array([window]))[0], t)}
-        for name, model in models.items()
-    }
-    nodes = _charge_and_bones(t, int(run))
-    return Scene(title, steps, last, _in_space(x, t), forecasts, *nodes)
+    return int(run), int(places[0])
 
 
-def _between(
+def _named(t: Trajectories, run: int) -> str:
+    names = t.meta.get("recordings")
+    return f"run {run}" if names is None else str(names[run])
+
+
+def _simulated(
     t: Trajectories,
     run: int,
     window_steps: NDArray[np.int64],
+    length: int,
     frames: int,
     origin: NDArray[np.float64],
-) -> tuple[NDArray[np.int64], Positions]:
-    """Steps and positions of a run from the first frame of a window to its target."""
-    last, target = window_steps[-2:]
+) -> tuple[NDArray[np.int64], Positions] | None:
+    """Steps and positions of a run from the first frame of a window to its last target.
+
+    None if the data were not simulated.
+    """
+    last, target = window_steps[length - 1], window_steps[-1]
     # One frame for every observed one, the rest for the motion to the target.
     future = np.linspace(last, target, max(2, frames - len(window_steps) + 2)).astype(np.int64)
-    steps = np.unique(np.concatenate([window_steps, future]))
+    steps = np.union1d(window_steps, future)
     simulated = _simulated_again(t, run, steps)
-    if simulated is not None:
-        return steps, simulated - origin
-    between = t.steps[(t.steps > last) & (t.steps < target)]
-    steps = np.unique(np.concatenate([window_steps, between[:: -(-len(between) // frames) or 1]]))
-    places = np.searchsorted(t.steps, steps)
-    return steps, states_at(t, np.array([run]), places[None], origin)[0][0]
+    return None if simulated is None else (steps, simulated - origin)
 
 
 def _simulated_again(t: Trajectories, run: int, steps: NDArray[np.int64]) -> Positions | None:
@@ -155,21 +227,50 @@ def _simulated_again(t: Trajectories, run: int, steps: NDArray[np.int64]) -> Pos
     return x if len(kept) and np.allclose(x[at], t.x[run][there], rtol=1e-3) else None
 
 
-def _truths(windows: Windows, which: NDArray[np.int64]) -> Positions:
-    """The target positions of some windows of one run, (b, N, n)."""
-    t = windows.trajectories
-    if t.box is not None:  # the periodic images that the unwrapped paths lead to, as in forecasts
-        target: Positions = windows[torch.from_numpy(which)][1].x.double().numpy()
-        return target
-    (run, *_), places = windows.locate(which)
-    return np.asarray(np.asarray(t.x[run])[places[:, -1]] - windows.origin)
+def _tracks(
+    t: Trajectories, run: int, first: int, stop: int, origin: NDArray[np.float64]
+) -> tuple[Positions, NDArray[np.int64]]:
+    """The paths of all nodes of a run that are there at the frames from `first` to `stop`.
+
+    Returns: positions (K, P, n), NaN where a node was not observed, and the ids of the nodes (P,).
+    """
+    frames = np.arange(first, stop)
+    rows = np.full_like(frames, run)
+    x = np.asarray(t.x[rows, frames], dtype=float)
+    if t.observed is not None:
+        x[~t.observed[rows, frames]] = np.nan
+    nodes = np.arange(x.shape[1])
+    if t.ids is not None:
+        ids = t.ids[rows, frames]
+        nodes = np.unique(ids[ids >= 0])
+        frame, slot = np.nonzero(ids >= 0)
+        own = np.full((len(frames), len(nodes), x.shape[2]), np.nan)
+        own[frame, np.searchsorted(nodes, ids[frame, slot])] = x[frame, slot]
+        x = own
+    if t.box is not None:
+        there = np.isfinite(x).all(-1)
+        filled = np.take_along_axis(x, newest_or_first(there)[..., None], axis=0)
+        x = np.where(there[..., None], unwrap_paths(filled, t.box), np.nan)
+    return x - origin, nodes
 
 
-def _forecasts(model: Forecaster, windows: Windows, which: NDArray[np.int64]) -> Positions:
-    """The forecast positions for some windows, (b, N, n)."""
-    parts = np.array_split(which, -(-len(which) // 100))
-    graphs = (windows[torch.from_numpy(part)][0] for part in parts)
-    return np.concatenate([forecast_in_double(model, graph).x.numpy() for graph in graphs])
+def _forecasts(
+    model: Forecaster, windows: Windows, which: NDArray[np.int64], nodes: NDArray[np.int64]
+) -> Positions:
+    """The forecast positions for some windows, (b, T, P, n); NaN for nodes that they lack.
+
+    Args:
+        nodes: the ids of the nodes, in order, (P,).
+    """
+    parts = []
+    for part in np.array_split(which, -(-len(which) // 100)):
+        graph, _ = windows[torch.from_numpy(part)]
+        x, ids = forecast_in_double(model, graph).x.numpy(), windows.ids_of(part)
+        own = np.full((*x.shape[:2], len(nodes), x.shape[3]), np.nan)
+        row, place = np.nonzero(ids >= 0)
+        own[row, :, np.searchsorted(nodes, ids[row, place])] = x[row, :, place]
+        parts.append(own)
+    return np.concatenate(parts)
 
 
 def _in_space(x: Any, t: Trajectories) -> Positions:
@@ -188,9 +289,15 @@ def _in_space(x: Any, t: Trajectories) -> Positions:
     return upright
 
 
-def _charge_and_bones(t: Trajectories, run: int) -> tuple[Positions | None, list[tuple[int, int]]]:
-    charge = np.asarray(t.attributes["charge"][run]) if "charge" in t.attributes else None
-    return charge, [(int(a), int(b)) for a, b in t.meta.get("edges") or []]
+def _look(t: Trajectories, run: int) -> dict[str, Any]:
+    """How the nodes of a run are drawn: dimensions, unit, charges, bones."""
+    charge = t.attributes.get("charge")
+    return {
+        "dims": 2 if t.x.shape[-1] < 3 else 3,
+        "unit": str(t.meta.get("length_unit") or ""),
+        "charge": None if charge is None else np.asarray(charge[run]),
+        "bones": [(int(a), int(b)) for a, b in t.meta.get("edges") or []],
+    }
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -198,19 +305,24 @@ def _charge_and_bones(t: Trajectories, run: int) -> tuple[Positions | None, list
 
 @checked
 def animate(
-    scene: Scene, out: Path, fps: int = 20, progress: Callable[[int], None] | None = None
+    scene: Scene, out: Path, fps: int | None = None, progress: Callable[[int], None] | None = None
 ) -> Path:
-    """Write a scene as ``.gif``, ``.mp4`` (needs ffmpeg) or ``.html`` (interactive, in 3-D).
+    """Write a scene as ``.gif``, ``.mp4`` (needs ffmpeg) or ``.html`` (interactive).
 
     Args:
         scene: what to show.
         out: the file, which must not exist yet.
-        fps: frames per second of a GIF or MP4.
+        fps: frames per second of a GIF or MP4; None: as many as let it last eight seconds, 5 to 20.
         progress: called with the number of frames drawn since the last call.
     """
     kind = out.suffix.lower()
     if kind not in ANIMATION_ENDINGS:
-        raise InputError(f"{out}: expected a name that ends in {', '.join(ANIMATION_ENDINGS)}.")
+        raise InputError(
+            f"{out}: expected a name that ends in {', '.join(ANIMATION_ENDINGS)}; or, for a still "
+            f"picture, in {', '.join(STILLS)}."
+        )
+    if fps is None:
+        fps = min(20, max(5, len(scene.frames) // 8))
     if not 0 < fps <= 100:
         raise InputError(f"fps: expected 1 to 100 frames a second, found {shortened(fps)}.")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
@@ -235,45 +347,16 @@ def animate(
 def _film(
     writer: AbstractMovieWriter, scene: Scene, path: Path, progress: Callable[[int], None] | None
 ) -> None:
-    figure = new_figure(6, 6)
-    axes: Any = figure.add_subplot(projection="3d")
-    with warnings.catch_warnings(), writer.saving(figure, str(path), dpi=80):
+    figure, axes = figure_for(scene)
+    add_legend(figure, list(scene.forecasts))
+    with warnings.catch_warnings(), writer.saving(figure, str(path), dpi=100):
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box is drawn
-        for place in range(len(scene.steps)):
-            _draw(axes, scene, place)
+        steps = scene.steps[scene.frames].tolist()
+        draw_frame(axes, scene, steps[0])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout of the first frame: nothing jumps
+        for step in steps:
+            draw_frame(axes, scene, step)
             writer.grab_frame()
             if progress is not None:
                 progress(1)
-
-
-def _draw(axes: Any, scene: Scene, place: int) -> None:
-    """Draw one frame."""
-    axes.clear()
-    step, now = int(scene.steps[place]), scene.x[place]
-    axes.set_title(escape(scene.title), fontsize=9)
-    axes.plot([], [], color="black", label="truth")
-    if scene.bones:
-        _bones(axes, now, scene, "black", "-")
-    else:
-        past = scene.steps[: place + 1] <= scene.observed
-        for node in range(now.shape[0]):
-            colour, path = COLOURS[node % len(COLOURS)], scene.x[: place + 1, node]
-            axes.plot(*path[past].T, color=colour, linewidth=3)
-            axes.plot(*path[~past].T, color=colour, linewidth=1)
-            axes.scatter(*now[node], color=colour, s=30)
-    for shape, name in enumerate(scene.forecasts):
-        colour, marker = COLOURS[shape % len(COLOURS)], MARKERS[shape % len(MARKERS)]
-        style = {"color": colour, "marker": marker, "linestyle": "--", "markersize": 4}
-        axes.plot([], [], label=escape(name), **style)
-        forecast = scene.forecast_at(name, step)
-        if forecast is not None and scene.bones:
-            _bones(axes, forecast, scene, colour, "--")
-        elif forecast is not None:
-            axes.scatter(*forecast.T, facecolors="none", edgecolors=colour, marker=marker, s=45)
-    axes.legend(loc="upper left", fontsize=8)
-    equal_axes(axes, now if scene.follow else scene.x.reshape(-1, 3))
-
-
-def _bones(axes: Any, x: Positions, scene: Scene, colour: str, line: str) -> None:
-    for a, b in scene.bones:
-        axes.plot(*x[[a, b]].T, color=colour, linestyle=line, linewidth=2)

@@ -14,7 +14,8 @@ from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.terminal import Terminal
 from spacetime_en._util.threads import one_thread
 from spacetime_en.evaluation import Evaluation, evaluate
-from spacetime_en.report.plots import plot_equivariance, plot_forecasts
+from spacetime_en.report.drawing import plot_forecasts
+from spacetime_en.report.plots import plot_equivariance
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import FACTS_FILE
 from spacetime_en.runs.training import train
@@ -76,7 +77,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
         [name.replace("_", " "), "0", *_cells(reports["set"][name]), "", ""]
         for name in ("straight_line", "last_frame")
     ]
-    terminal.table(HEAD, table, "MSE on 300 test windows")
+    terminal.table(HEAD, table, "MSE per coordinate on 300 test windows")
 
     graph, target = task.test[_typical(evaluations["set"])]
     with torch.no_grad():

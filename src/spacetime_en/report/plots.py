@@ -1,30 +1,25 @@
-"""Figures of graphs and forecasts, drawn with matplotlib."""
+"""What all figures have in common, and those that show no scene, drawn with matplotlib."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from spacetime_en._util.errors import InputError, printable
 from spacetime_en._util.files import make_folder, write_atomically
-from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.testing import Model
 
-if TYPE_CHECKING:
-    from spacetime_en.data import Task
-
 # Okabe and Ito's palette: told apart by all readers.
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A900"]
 MARKERS = "oXDPv^"  # of models
 
 
@@ -33,6 +28,11 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def model_colour(place: int) -> str:
+    """The colour of a model, by its place among those shown."""
+    return COLOURS[place % len(COLOURS)]
 
 
 def escape(name: str) -> str:
@@ -56,55 +56,6 @@ def save_figure(figure: Figure, path: Path, **options: Any) -> Path:
     return path
 
 
-def plot_trajectories(task: Task, path: Path) -> Path:
-    """Draw six test windows: observed frames as lines, targets as stars, joined by dotted lines.
-
-    Args:
-        task: the task; of more than three dimensions, the first three are drawn.
-        path: of the picture; its folder is created.
-    """
-    spread = evenly_spaced_indices(len(task.test), 6)
-    graph, target = task.test[spread.tolist()]
-    figure = new_figure(9.5, 6.2)
-    figure.suptitle(
-        f"{escape(task.label)}: observed frames (lines) and targets (stars)", fontsize=11
-    )
-    for place in range(len(graph)):
-        past, goal = _drawn(graph.x[place]), _drawn(target.x[place])
-        axes = _panel(figure, (2, 3, place + 1), past, goal)
-        axes.set_title(f"test window {int(spread[place])}", fontsize=9)
-        equal_axes(axes, torch.cat([past.flatten(0, 1), goal]))
-    return save_figure(figure, path, dpi=110)
-
-
-def plot_forecasts(
-    graph: SpacetimeGraph, target: Forecast, forecasts: dict[str, Forecast], path: Path
-) -> Path:
-    """Draw windows with their targets (stars) and the models' forecasts (other markers).
-
-    Args:
-        graph: the windows, one panel each; of more than three dimensions, the first three.
-        target: the true future.
-        forecasts: by the name of the model.
-        path: of the picture; its folder is created.
-    """
-    figure = new_figure(4.4 * len(graph), 4.8)
-    for place in range(len(graph)):
-        past, goal = _drawn(graph.x[place]), _drawn(target.x[place])
-        axes = _panel(figure, (1, len(graph), place + 1), past, goal)
-        ends = {name: _drawn(forecast.x[place]) for name, forecast in forecasts.items()}
-        for k, (name, end) in enumerate(ends.items()):
-            marker = MARKERS[k % len(MARKERS)]
-            for node, x in enumerate(end.numpy()):
-                colour = COLOURS[node % len(COLOURS)]
-                face, size = ("none", 55) if marker == "o" else (colour, 22)
-                style = {"facecolors": face, "edgecolors": colour, "marker": marker, "s": size}
-                axes.scatter(*x, **style, label=None if node else escape(name))
-        equal_axes(axes, torch.cat([past.flatten(0, 1), goal, *ends.values()]))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return save_figure(figure, path, dpi=120)
-
-
 def plot_error_against_time(rows: Mapping[str, Mapping[str, Any]], path: Path) -> Path:
     """Draw how the mean distance from the truth grows with time, a line for each forecast.
 
@@ -126,7 +77,7 @@ def plot_error_against_time(rows: Mapping[str, Mapping[str, Any]], path: Path) -
         axes.plot(
             [e["time"] for e in errors],
             [e["mean_distance"] for e in errors],
-            color=COLOURS[place % len(COLOURS)],
+            color=model_colour(place),
             linewidth=1.4 if place else 2.5,
             linestyle="--" if place else "-",
             marker=MARKERS[place % len(MARKERS)],
@@ -141,23 +92,6 @@ def plot_error_against_time(rows: Mapping[str, Mapping[str, Any]], path: Path) -
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return save_figure(figure, path, dpi=150)
-
-
-def _drawn(x: Tensor) -> Tensor:
-    """The two or three coordinates that are drawn, (..., n); a single one gets a second, 0."""
-    return functional.pad(x, (0, 1)) if x.shape[-1] == 1 else x[..., :3]
-
-
-def _panel(figure: Figure, place: tuple[int, int, int], past: Tensor, goal: Tensor) -> Any:
-    """Axes with a window (L, N, 2 or 3) as lines, and its target (N, 2 or 3) as stars."""
-    axes: Any = figure.add_subplot(*place, projection=None if past.shape[-1] == 2 else "3d")
-    for node, (line, star) in enumerate(zip(past.unbind(1), goal, strict=True)):
-        colour = COLOURS[node % len(COLOURS)]
-        axes.plot(*line.numpy().T, color=colour, linewidth=2.5)
-        axes.plot(*torch.stack([line[-1], star]).numpy().T, color=colour, linestyle=":")
-        label = "truth" if node == 0 else None
-        axes.scatter(*star.numpy(), color=colour, marker="*", s=70, label=label)
-    return axes
 
 
 def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path) -> Path:
@@ -194,11 +128,11 @@ def _draw(axes: Any, graph: SpacetimeGraph, dots: Forecast, rings: Forecast | No
         past = graph.x[0, :, node].numpy()
         axes.plot(*past.T, color=colour, linewidth=2.5)
         axes.scatter(*past[-1], color=colour, marker="s", s=18)
-        axes.scatter(*dots.x[0, node].numpy(), color=colour, s=30)
+        axes.scatter(*dots.x[0, -1, node].numpy(), color=colour, s=30)
         if rings is not None:
             style = {"s": 130, "facecolors": "none", "edgecolors": "black", "linewidths": 1}
-            axes.scatter(*rings.x[0, node].numpy(), **style)
-    equal_axes(axes, torch.cat([graph.x[0].flatten(0, 1), dots.x[0]]))
+            axes.scatter(*rings.x[0, -1, node].numpy(), **style)
+    equal_axes(axes, torch.cat([graph.x[0].flatten(0, 1), dots.x[0, -1]]))
 
 
 def equal_axes(axes: Any, points: Tensor | NDArray[Any]) -> None:

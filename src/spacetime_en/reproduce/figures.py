@@ -11,7 +11,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from spacetime_en.report.plots import COLOURS, MARKERS, equal_axes, new_figure, save_figure
+from spacetime_en.report.drawing import draw_panels
+from spacetime_en.report.plots import COLOURS, MARKERS, new_figure, save_figure
 from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.curves import Curve, Panel
 
@@ -49,24 +50,8 @@ def _style(curve: Curve, place: int) -> dict[str, Any]:
 
 
 def plot_scenes(scenes: Sequence[Scene], folder: Path, count: int = 3) -> list[Path]:
-    """Draw observed frames, the true future, and the forecasts for the last time, in 3-D."""
-    figure = new_figure(4.4 * count, 4.8)
-    for place, scene in enumerate(scenes[:count]):
-        axes: Any = figure.add_subplot(1, count, place + 1, projection="3d")
-        past = scene.steps <= scene.observed
-        for node in range(scene.x.shape[1]):
-            colour = COLOURS[node % len(COLOURS)]
-            axes.plot(*scene.x[past, node].T, color=colour, linewidth=3)
-            axes.plot(*scene.x[~past, node].T, color=colour, linewidth=0.9)
-            label = None if node else "truth"
-            axes.scatter(*scene.x[-1, node], color=colour, marker="*", s=90, label=label)
-            for marker, (name, at) in zip(MARKERS, scene.forecasts.items(), strict=False):
-                style = {"facecolors": "none", "edgecolors": colour, "marker": marker, "s": 45}
-                axes.scatter(*at[max(at)][node], **style, label=None if node else name)
-        ends = [np.asarray(at[max(at)]) for at in scene.forecasts.values()]
-        equal_axes(axes, np.concatenate([scene.x.reshape(-1, 3), *ends]))
-        axes.set_title(scene.title, fontsize=9)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    """Draw observed frames, the true future, and the forecasts, in 3-D."""
+    figure = draw_panels(scenes[:count], count, 4.4)
     return _save(figure, folder, "forecasts")
 
 

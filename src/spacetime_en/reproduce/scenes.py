@@ -39,12 +39,15 @@ def make_scenes(results: Results) -> list[Scene]:
         # Trajectory i is keyed by (seed, i): the one that the task has, with more frames.
         run = sizes[0] + sizes[1] + window
         true = simulate(task.system, sum(sizes), save=save, shard=(run, sum(sizes)))
-        forecasts = {
-            MODELS[model].label: {last + h: np.array(x[window]) for h, x in at.items()}
-            for model, at in shown.items()
-            if at
-        }
+        forecasts = {}
+        for model, at in shown.items():
+            if at:
+                path = np.full((len(HORIZONS), *true.x.shape[2:]), np.nan)
+                for place, h in enumerate(HORIZONS):
+                    if h in at:
+                        path[place] = at[h][window]
+                forecasts[MODELS[model].label] = {last: path}
         charge = true.attributes["charge"][0]
-        title = f"test window {window}"
-        scenes.append(Scene(title, true.steps, last, true.x[0], forecasts, charge))
+        title, ahead = f"test window {window}", np.array(HORIZONS)
+        scenes.append(Scene(title, true.steps, true.x[0], ahead, forecasts, charge=charge))
     return scenes

@@ -14,9 +14,15 @@ from spacetime_en.data.task import Task
 from spacetime_en.evaluation import mean_position_error
 from spacetime_en.nn.models.trivial import StraightLine
 
+PATIENCE = 10.0  # seconds without a line, at most, and later a share
+SHARE = 0.05  # of the time that training has taken: a long one fills no log
+
 
 class Display(pl.Callback):
-    """A live line on a terminal; elsewhere one line for every validation, on standard error.
+    """A live line on a terminal; elsewhere a plain line now and then, on standard error.
+
+    Every training begins with a line that says what is trained where, and every validation has a
+    line; where there is no live line, others follow between them.
 
     The error of the straight-line forecast on the task is shown beside the model's.
     """
@@ -33,6 +39,8 @@ class Display(pl.Callback):
         self.straight = mean_position_error(StraightLine(), self.task.val, size)
         self.started, self.first_step = time.monotonic(), pl_module.progress.step
         self.used_before = pl_module.used
+        self.last_line = self.started
+        self.console.say(self._beginning(pl_module))
         if self.console.is_terminal:
             self.bar = bars(self.console, *[BarColumn(20)] * (self.console.width > 120))
             self.line = self.bar.add_task("starting", total=1.0)
@@ -43,10 +51,32 @@ class Display(pl.Callback):
     ) -> None:
         if self.bar is not None:
             self.bar.update(self.line, completed=pl_module.used, description=self._now(pl_module))
+        elif trainer.is_global_zero:
+            now = time.monotonic()
+            if now - self.last_line > max(PATIENCE, SHARE * (now - self.started)):
+                self._say(pl_module)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
-            self.console.say(self._now(pl_module))
+            self._say(pl_module)
+
+    def _say(self, module: Any) -> None:
+        self.console.say(self._now(module))
+        self.last_line = time.monotonic()
+
+    def _beginning(self, module: Any) -> str:
+        """What is trained, where, and for how long."""
+        settings, model = module.settings, module.model
+        parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        budget = module.budget
+        steps = f"{budget.steps:,} steps" if budget.steps is not None else ""
+        limit = clock(budget.time) if budget.time else ""
+        return (
+            f"training {type(model).__name__}, {parameters:,} parameters, on {module.device}: "
+            f"{len(self.task.train):,} windows in batches of {settings.batch_size}, "
+            f"{' or '.join(filter(None, (steps, limit)))}; validation every "
+            f"{module.validate_every:,} steps (val: MSE per coordinate of the positions)"
+        )
 
     def _now(self, module: Any) -> str:
         """Epoch, step, loss, validation error beside the straight line's, samples/s, time left."""

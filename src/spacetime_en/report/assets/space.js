@@ -2,8 +2,7 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 // Okabe and Ito's palette: told apart by all readers.
-const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#B8A900"];
-const SHAPES = ["○", "□", "◇", "△", "▽", "+"];
+const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A900"];
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -34,55 +33,81 @@ function theme() {
 
 // --- the view in space -----------------------------------------------------------------------------
 
+// A scene in two dimensions is seen from above, and moved; one in three dimensions is turned.
 function view(scenes) {
   const canvas = $("space");
   const context = canvas.getContext("2d");
-  const state = { scene: 0, step: 0, yaw: 0.6, pitch: 0.35, zoom: 1, playing: false };
+  const state = { scene: 0, step: 0, yaw: 0.6, pitch: 0.35, zoom: 1, shift: [0, 0], playing: false };
   $("scene").parentElement.hidden = scenes.length < 2;
   const shown = new Map(Object.keys(scenes[0].forecasts).map((name) => [name, true]));
   scenes.forEach((scene, i) => element("option", { value: i }, scene.title, $("scene")));
+  for (const name of ["observed", "truth"]) {
+    const label = element("span", {}, "", $("models"));
+    element("i", { class: `key ${name}` }, "", label);
+    label.append(` ${name}`);
+  }
   [...shown.keys()].forEach((name, i) => {
     const label = element("label", {}, "", $("models"));
     const box = element("input", { type: "checkbox", checked: "", value: name }, "", label);
-    label.append(` ${SHAPES[i % SHAPES.length]} ${name}`);
+    const style = `border-color: ${COLOURS[i % COLOURS.length]}`;
+    element("i", { class: "key forecast", style }, "", label);
+    label.append(` ${name}`);
     box.addEventListener("change", () => { shown.set(name, box.checked); draw(); });
   });
 
   const scene = () => scenes[state.scene];
+  const startsOf = (one) => {
+    const all = Object.values(one.forecasts).flatMap((paths) => Object.keys(paths).map(Number));
+    return [...new Set(all)].sort((p, q) => p - q);
+  };
   const choose = (number) => {
     state.scene = number;
-    const { steps } = scene();
-    Object.assign($("time"), { min: steps[0], max: steps.at(-1) });
-    set(steps.at(-1));
+    const { steps, shown: [first, last], dims, limits } = scene();
+    const starts = startsOf(scene());
+    Object.assign(state, {
+      moving: starts.length > 1,  // then every frame has forecasts of its own
+      lastStep: starts.length ? starts[0] : steps.at(-1),
+      first: steps[first],
+      last: steps[last],
+      frames: last - first,
+      zoom: 1,
+      shift: [0, 0],
+    });
+    const [across, up] = [0, 1].map((k) => limits[1][k] - limits[0][k]);
+    const shape = Math.min(6, Math.max(1.3, across / up || 6));  // as wide and high as the scene
+    Object.assign(canvas.style, dims === 2 ? { height: "auto", aspectRatio: shape } : { height: "", aspectRatio: "" });
+    Object.assign($("time"), { min: state.first, max: state.last });
+    set(state.moving ? state.first : state.last);
   };
   const set = (step) => {
-    const { steps, lastStep } = scene();
-    state.step = Math.min(Math.max(step, steps[0]), steps.at(-1));
+    state.step = Math.min(Math.max(step, state.first), state.last);
     $("time").value = state.step;
-    const after = Math.round(state.step - lastStep).toLocaleString("en");
-    const ahead = state.step <= lastStep ? "observed" : `${after} steps ahead`;
-    // In a recording every frame has a forecast of its own: there is no "ahead".
-    $("step").textContent = lastStep < steps[0] ? `step ${Math.round(state.step).toLocaleString("en")}` : ahead;
+    const after = Math.round(state.step - state.lastStep).toLocaleString("en");
+    const ahead = state.step <= state.lastStep ? "observed" : `${after} steps ahead`;
+    $("step").textContent = state.moving ? `step ${Math.round(state.step).toLocaleString("en")}` : ahead;
     draw();
   };
 
-  // Positions at a step, on straight lines between the frames that are known.
+  // Positions at a step, on straight lines between the frames that are known; null: not there.
   const between = (steps, frames, step) => {
     let next = steps.findIndex((s) => s >= step);
     if (next < 0) next = steps.length - 1;
-    if (next === 0) return frames[0];
-    const share = Math.min(1, (step - steps[next - 1]) / (steps[next] - steps[next - 1]));
-    return frames[next].map((p, i) => p.map((c, k) => frames[next - 1][i][k] + share * (c - frames[next - 1][i][k])));
+    if (next === 0 || steps[next] === step) return frames[next];
+    const share = (step - steps[next - 1]) / (steps[next] - steps[next - 1]);
+    return frames[next].map((p, i) => {
+      const before = frames[next - 1][i];
+      return p && before && p.map((c, k) => before[k] + share * (c - before[k]));
+    });
   };
 
   const around = (points) => {
     const low = [0, 1, 2].map((k) => Math.min(...points.map((p) => p[k])));
     const high = [0, 1, 2].map((k) => Math.max(...points.map((p) => p[k])));
-    return [low.map((l, k) => (l + high[k]) / 2), Math.max(...high.map((h, k) => h - low[k])) / 2 || 1];
+    return [low, high];
   };
 
   function draw() {
-    const { x, steps, lastStep, forecasts, charge, bones, follow } = scene();
+    const { x, steps, ahead, tail, forecasts, charge, bones, follow, dims, limits } = scene();
     const ratio = window.devicePixelRatio || 1;
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -91,17 +116,25 @@ function view(scenes) {
     }
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
+    context.lineCap = "round";
     const style = getComputedStyle(document.documentElement);
-    const line = style.getPropertyValue("--line");
+    const [line, ink, grey] = ["--line", "--ink", "--truth"].map((name) => style.getPropertyValue(name));
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const now = between(steps, x, state.step);
-    // A cube around all that is true, or around where the nodes are now; a forecast may fall outside it.
-    const [middle, half] = follow ? around(now) : around(x.flat());
+    const { step, lastStep, moving } = state;
+    const now = between(steps, x, step);
+    const [low, high] = follow ? around(now.filter(Boolean)) : limits;
+    const middle = low.map((l, k) => (l + high[k]) / 2);
+    const half = Math.max(...high.map((h, k) => h - low[k])) / 2 || 1;
     const [cy, sy, cp, sp] = [Math.cos(state.yaw), Math.sin(state.yaw), Math.cos(state.pitch), Math.sin(state.pitch)];
-    const size = (0.33 * Math.min(width, height) * state.zoom) / half;
+    const flat = dims === 2;
+    const sides = [0, 1].map((k) => Math.max(high[k] - low[k], 0.1 * half));
+    const size = state.zoom * (flat
+      ? Math.min((width - 32) / sides[0], (height - 52) / sides[1])
+      : (0.33 * Math.min(width, height)) / half);
     const project = (p) => {
       const [a, b, c] = p.map((value, k) => value - middle[k]);
+      if (flat) return [width / 2 + size * a + state.shift[0], height / 2 - 8 - size * b + state.shift[1], 1];
       const [u, w] = [cy * a + sy * b, -sy * a + cy * b];
       const depth = cp * w - sp * c;
       const near = 1 / Math.max(0.2, 1 + (0.18 * depth) / half);  // what is far in front stays in front
@@ -109,61 +142,111 @@ function view(scenes) {
     };
     const stroke = (points, colour, thickness, dash = []) => {
       context.beginPath();
-      points.forEach((p, i) => { const [a, b] = project(p); if (i) context.lineTo(a, b); else context.moveTo(a, b); });
+      let drawing = false;  // the pen is lifted where a node is not there
+      for (const p of points) {
+        if (p) { const [a, b] = project(p); if (drawing) context.lineTo(a, b); else context.moveTo(a, b); }
+        drawing = Boolean(p);
+      }
       context.strokeStyle = colour;
       context.lineWidth = thickness;
       context.setLineDash(dash);
       context.stroke();
       context.setLineDash([]);
     };
-    const corner = (bits) => [0, 1, 2].map((k) => middle[k] + (bits & (1 << k) ? half : -half));
-    for (let a = 0; a < 8; a++) {
-      for (let k = 0; k < 3; k++) if (!(a & (1 << k))) stroke([corner(a), corner(a | (1 << k))], line, 1);
+    const circle = (p, radius, colour, filled) => {
+      const [a, b, near] = project(p);
+      context.beginPath();
+      context.arc(a, b, radius * near, 0, 2 * Math.PI);
+      if (filled) { context.fillStyle = colour; context.fill(); return; }
+      Object.assign(context, { strokeStyle: colour, lineWidth: 1.8 });
+      context.stroke();
+    };
+
+    if (flat) {
+      scaleBar(size, width, height, grey);
+    } else {
+      const corner = (bits) => [0, 1, 2].map((k) => middle[k] + (bits & (1 << k) ? half : -half));
+      for (let a = 0; a < 8; a++) {
+        for (let k = 0; k < 3; k++) if (!(a & (1 << k))) stroke([corner(a), corner(a | (1 << k))], line, 1);
+      }
     }
-    const observed = x.filter((_, i) => steps[i] <= Math.min(lastStep, state.step));
-    const future = x.filter((_, i) => steps[i] >= lastStep && steps[i] <= state.step);
-    const ink = style.getPropertyValue("--ink");
+    const paths = moving && ahead.length > 1;  // shown from now on; otherwise until now
+    const seen = moving ? step : Math.min(lastStep, step);
+    const from = tail === null ? steps[0] : seen - tail;
+    const inside = (a, b) => x.filter((_, i) => steps[i] >= a && steps[i] <= b);
+    const observed = inside(from, seen);
+    const future = paths ? inside(step, step + ahead.at(-1)) : inside(seen, step);
     for (const [a, b] of bones) stroke([now[a], now[b]], ink, 3);
     now.forEach((place, node) => {
       if (bones.length) return;
-      const colour = COLOURS[node % COLOURS.length];
-      if (observed.length > 1) stroke(observed.map((f) => f[node]), colour, 5);
-      if (state.step > lastStep) stroke([...future.map((f) => f[node]), place], colour, 1.5);
-      const [a, b, near] = project(place);
-      context.beginPath();
-      context.arc(a, b, 8 * near, 0, 2 * Math.PI);
-      context.fillStyle = colour;
-      context.fill();
+      if (paths) stroke(place ? [place, ...future.map((f) => f[node])] : [], grey, 2);
+      else if (step > seen) stroke([...future.map((f) => f[node]), place], grey, 2);
+      stroke([...observed.map((f) => f[node]), ...(step > seen ? [] : [place])], ink, 3);
+      if (!place) return;
+      circle(place, charge ? 8 : 5, ink, true);
       if (!charge) return;
+      const [a, b, near] = project(place);
       context.font = `bold ${Math.round(15 * near)}px system-ui, sans-serif`;
-      context.fillStyle = "white";
+      context.fillStyle = style.getPropertyValue("--panel");
       context.fillText(charge[node] > 0 ? "+" : "−", a, b);
     });
     Object.assign(canvas.dataset, { yaw: state.yaw.toFixed(4), pitch: state.pitch.toFixed(4), zoom: state.zoom.toFixed(4) });
-    if (state.step <= lastStep) return;
-    const start = between(steps, x, lastStep);
-    Object.keys(forecasts).forEach((name, shape) => {
+    Object.keys(forecasts).forEach((name, model) => {
       if (!shown.get(name)) return;
-      const at = Object.keys(forecasts[name]).map(Number).sort((p, q) => p - q);
-      if (!at.length) return;
-      const [times, frames] = [[lastStep, ...at], [start, ...at.map((t) => forecasts[name][t])]];
-      const here = between(times, frames, state.step);
-      if (state.step > times.at(-1)) return;
-      for (const [a, b] of bones) stroke([here[a], here[b]], COLOURS[shape % COLOURS.length], 2, [5, 4]);
+      const colour = COLOURS[model % COLOURS.length];
+      const path = forecastAt(forecasts[name], step);
+      if (!path) return;
+      for (const [a, b] of bones) stroke([path.at(-1)[a], path.at(-1)[b]], colour, 2, [5, 4]);
       if (bones.length) return;
-      const passed = frames.filter((_, i) => times[i] <= state.step);
-      here.forEach((place, node) => {
-        const colour = COLOURS[node % COLOURS.length];
-        stroke([...passed.map((f) => f[node]), place], colour, 1, [2, 4]);
-        const [a, b, near] = project(place);
-        context.font = `${Math.round(19 * near)}px system-ui, sans-serif`;
-        context.fillStyle = colour;
-        context.fillText(SHAPES[shape % SHAPES.length], a, b);
+      path.at(-1).forEach((place, node) => {
+        if (!place || !path[0][node]) return;
+        stroke(path.map((f) => f[node]), colour, 1.8, [5, 4]);
+        circle(place, 6, colour, false);
       });
     });
   }
 
+  // The path of a forecast that is shown at a step; see Scene.forecast_at.
+  function forecastAt(made, step) {
+    const { x, steps, ahead } = scene();
+    if (state.moving && ahead.length === 1) {
+      const frame = steps.findLast((s) => s <= step);
+      return made[frame - ahead[0]];
+    }
+    if (state.moving) {
+      const start = steps.findLast((s) => s <= step);
+      return made[start] && [between(steps, x, start), ...made[start]];
+    }
+    const start = state.lastStep;
+    if (!made[start] || step <= start) return null;
+    const known = ahead.map((_, i) => i).filter((i) => made[start][i].some(Boolean));
+    const times = [start, ...known.map((i) => start + ahead[i])];
+    const frames = [between(steps, x, start), ...known.map((i) => made[start][i])];
+    if (step > times.at(-1)) return null;
+    return [...frames.filter((_, i) => times[i] < step), between(times, frames, step)];
+  }
+
+  // A bar of a round length, so that a scene from above has a scale.
+  function scaleBar(size, width, height, colour) {
+    const power = 10 ** Math.floor(Math.log10(width / 5 / size));
+    const length = [5, 2, 1].map((k) => k * power).find((l) => l * size <= width / 4) ?? power;
+    const [x, y] = [16, height - 14];
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x + length * size, y);
+    Object.assign(context, { strokeStyle: colour, fillStyle: colour, lineWidth: 2, textAlign: "left" });
+    context.stroke();
+    context.font = "13px system-ui, sans-serif";
+    context.fillText(`${short(length)} ${scene().unit}`, x + length * size + 8, y);
+    context.textAlign = "center";
+  }
+
   const turn = (dx, dy) => {
+    if (scene().dims === 2) {
+      state.shift = [state.shift[0] + 100 * dx, state.shift[1] + 100 * dy];
+      draw();
+      return;
+    }
     state.yaw += dx;
     state.pitch = Math.min(1.5, Math.max(-1.5, state.pitch + dy));
     draw();
@@ -201,17 +284,19 @@ function view(scenes) {
     state.playing = on;
     $("play").textContent = on ? "❚❚ pause" : "▶ play";
     if (!on) return;
-    if (state.step >= scene().steps.at(-1)) set(scene().steps[0]);
+    if (state.step >= state.last) set(state.first);
     let before = null;
     const frame = (time) => {
       if (!state.playing) return;
       if (before !== null) {
-        // The observed frames are a hundredth of the whole: they take a second of their own.
-        const pace = state.step < scene().lastStep ? scene().lastStep - scene().steps[0] : (scene().steps.at(-1) - scene().lastStep) / 8;
+        // The observed frames may be a hundredth of the whole: they take a second of their own.
+        const until = Math.max(state.first, state.lastStep);
+        let pace = state.step < until ? until - state.first : (state.last - until) / 8;
+        if (state.moving) pace = (8 * (state.last - state.first)) / Math.max(1, state.frames);
         set(state.step + (pace * Math.min(100, time - before)) / 1000);
       }
       before = time;
-      if (state.step >= scene().steps.at(-1)) play(false);
+      if (state.step >= state.last) play(false);
       else requestAnimationFrame(frame);
     };
     requestAnimationFrame(frame);
