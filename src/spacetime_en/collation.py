@@ -137,4 +137,3 @@ def _kind(graph: SpacetimeGraph) -> dict[str, object]:
 def _pad(tensor: Tensor, *pairs: tuple[int, int], fill: float = 0) -> Tensor:
     """F.pad with one (before, after) pair an axis, the last axis first."""
     return F.pad(tensor, [size for pair in pairs for size in pair], value=fill)
-

@@ -91,7 +91,7 @@ def connect(
         raise InputError("graph: has neighbours already; connect a complete graph.")
     if (radius is None) == (k is None):
         raise InputError("connect: give either a radius or k.")
-    N = graph.x.shape[2]
+    B, _, N, _ = graph.x.shape
     if per_frame:
         x, mask = graph.x, graph.observed
     else:

@@ -183,16 +183,14 @@ class Flow(Forecaster):
         Far targets alone say little about forces, because motions are chaotic; the frames of the
         window, if there are several, show them directly.
         """
-        latest = graph.latest()
-        examples = []
-        if graph.x.shape[1] > 1 and graph.observed is None:
-            span = (graph.times[:, -1:] - graph.times[:, :1]).to(graph.horizon)
-            first = graph.unwrapped().frame(torch.zeros_like(graph.last_frame), span)
-            latest_only = latest._replace(horizon=latest.horizon[:, :1])
-            examples.append((first, LastFrame()(latest_only)))
-        if not examples or self._steps_adapt:
-            examples.append((latest, target))
-        return torch.stack([self._robust_error(*pair, alpha) for pair in examples]).sum(0)
+        latest, losses = graph.latest(), []
+        windows, first, last = _first_to_last(graph)
+        if len(windows):
+            within = self._robust_error(first, LastFrame()(last), alpha)
+            losses.append(within.new_zeros(len(graph)).index_copy(0, windows, within))
+        if not losses or self._steps_adapt:
+            losses.append(self._robust_error(latest, target, alpha))
+        return torch.stack(losses).sum(0)
 
     def _robust_error(self, start: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """The error of each graph relative to the straight line's, bounded for outliers, (B,).
@@ -214,6 +212,24 @@ class Flow(Forecaster):
         """The straight line's median error over the graphs: what forces have to explain."""
         error = self.distance(StraightLine()(start), target, alpha).detach().median()
         return error.clamp(min=1e-10)  # (in the model's units: nothing to explain)
+
+
+def _first_to_last(graph: SpacetimeGraph) -> tuple[Tensor, SpacetimeGraph, SpacetimeGraph]:
+    """The first and the last frame of windows of which all nodes were observed in both.
+
+    Returns: which windows, (W,); their first frames, whose horizon is the last; and the last.
+    """
+    graph, end = graph.unwrapped(), graph.last_frame
+    windows, start = torch.arange(len(graph), device=end.device), torch.zeros_like(end)
+    if graph.x.shape[1] == 1:
+        windows = windows[:0]
+    elif graph.observed is not None:
+        start = graph.observed.any(2).int().argmax(1)
+        there = graph.observed[windows, start] & graph.observed[windows, end]  # (B, N)
+        windows = windows[there.eq(graph.observed.any(1)).all(1) & (start < end)]
+        graph, start, end = graph[windows], start[windows], end[windows]
+    span = graph.since.gather(1, start[:, None]).to(graph.x)
+    return windows, graph.frame(start, span), graph.frame(end, span)
 
 
 def _between(start: float, end: float, fraction: float) -> float:

@@ -172,7 +172,10 @@ class Kernel(Regression):
             if mask is not None:
                 whole = mask.flatten(1).all(1)
                 start = start._replace(graph=start.graph[whole])
-                descriptors, residuals = descriptors[whole], Residuals(*(r[whole] for r in residuals))
+                descriptors, residuals = (
+                    descriptors[whole],
+                    Residuals(*(r[whole] for r in residuals)),
+                )
             if len(descriptors):
                 gathered.append(_Examples(start.graph, descriptors, *residuals))
         if not gathered:
