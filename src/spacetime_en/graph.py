@@ -450,12 +450,12 @@ class SpacetimeGraph(TensorFields):
 
     def frames(self, index: Tensor) -> SpacetimeGraph:
         """Some frames of each graph, (B, any) numbers; what serves all frames still does."""
-        B, L = self.x.shape[:2]
-        kept = {}
+        L, kept = self.x.shape[1], {}
         for name in ("x", "v", "features", "edge_attr", "neighbours", "observed", "times"):
             value = getattr(self, name)
             if value is not None and value.shape[1] == L:
-                at = index.view(B, -1, *[1] * (value.ndim - 2)).expand(-1, -1, *value.shape[2:])
+                at = index.view(*index.shape, *[1] * (value.ndim - 2))
+                at = at.expand(-1, -1, *value.shape[2:])
                 kept[name] = value.gather(1, at)
         return self._replace(**kept)
 

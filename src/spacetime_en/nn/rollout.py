@@ -70,11 +70,13 @@ def _steps(graph: SpacetimeGraph) -> tuple[Tensor, list[int]]:
     """The time step of each graph, (B,), and how many of them lead to each target time."""
     horizon, step = graph.horizon, graph.horizon[:, 0]
     if graph.x.shape[1] > 1:
-        times = graph.times
-        if graph.observed is not None:
-            times = times.masked_fill(~graph.observed.any(2), -torch.inf).sort(dim=1).values
-        # The shortest time between two frames: others may be missing in between.
-        gap = times.diff(dim=1).nan_to_num(torch.inf).amin(1)
+        gaps = graph.times.diff(dim=1)  # (B, L - 1)
+        if graph.observed is not None:  # (padding has no times)
+            number = torch.arange(gaps.shape[1], device=gaps.device)
+            first, last = _first_frame(graph.observed), graph.last_frame
+            padding = (number < first[:, None]) | (number >= last[:, None])
+            gaps = gaps.masked_fill(padding, torch.inf)
+        gap = gaps.amin(1)
         step = torch.where(gap.isfinite(), gap.to(step), step)
     ratio = horizon / step[:, None]
     counts = ratio.round()
@@ -100,10 +102,15 @@ def _padding_first(window: SpacetimeGraph) -> tuple[SpacetimeGraph, Tensor | Non
     """
     if window.observed is None:
         return window, None
-    L, frames = window.x.shape[1], window.observed.any(2)
+    L = window.x.shape[1]
     after = L - 1 - window.last_frame  # (B,)
     order = (torch.arange(L, device=after.device) - after[:, None]) % L
-    return window.frames(order), frames.int().argmax(1) + after
+    return window.frames(order), _first_frame(window.observed) + after
+
+
+def _first_frame(observed: Tensor) -> Tensor:
+    """The number of the first frame in which any node was observed, (B, L, N) -> (B,)."""
+    return observed.any(2).int().argmax(1)
 
 
 def _advanced(

@@ -17,7 +17,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Example
-from spacetime_en.nn.models.flow import Flow, Steps
+from spacetime_en.nn.models.flow import Flow, Steps, shares
 from spacetime_en.nn.physics.observer import MAX_FRAMES, Observer, WindowStatistics, standard_normal
 from spacetime_en.nn.state import Units, counted
 
@@ -95,9 +95,9 @@ class FlowEnsemble(Flow):
         latest = graph.latest()
         pairs = self._pairs(latest, units, units.normalize(latest), self.softening.exp().expand(B))
         each = torch.arange(B, device=x.device).repeat_interleave(K)
-        times = graph.horizon / units.time
-        since = (times + statistics.mean_age[:, None])[each]  # members start earlier
-        x, v = self._integrate(pairs.select(each), x.flatten(0, 1), v.flatten(0, 1), since, bound)
+        since = graph.horizon / units.time + statistics.mean_age[:, None]  # members start earlier
+        x, v, pairs = x.flatten(0, 1), v.flatten(0, 1), pairs.select(each)
+        x, v = self._integrate(pairs, x, v, since[each], shares(graph), bound)
         return x.unflatten(0, (B, K)), v.unflatten(0, (B, K))
 
     def set_progress(self, fraction: float) -> bool:

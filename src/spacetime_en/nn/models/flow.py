@@ -106,22 +106,28 @@ class Flow(Forecaster):
         units = self.units(latest)
         state = units.normalize(latest)
         pairs = self._pairs(latest, units, state, self._softening())
-        times = graph.horizon / units.time
-        x, v = self._integrate(pairs, state.x[:, 0], state.v[:, 0], times, bound)
+        x, v = state.x[:, 0], state.v[:, 0]
+        x, v = self._integrate(pairs, x, v, graph.horizon / units.time, shares(graph), bound)
         return units.denormalize(graph, x, v)
 
     def _integrate(
-        self, pairs: Pairs, x: Tensor, v: Tensor, times: Tensor, bound: float | None
+        self,
+        pairs: Pairs,
+        x: Tensor,
+        v: Tensor,
+        times: Tensor,
+        shares: list[float],
+        bound: float | None,
     ) -> tuple[Tensor, Tensor]:
-        """Positions and velocities at `times` after the start, (B, T) -> (B, T, N, n) each."""
+        """Positions and velocities at `times` after the start, (B, T) -> (B, T, N, n) each.
+
+        Args:
+            shares: of the least number of steps, for the way to each of the times.
+        """
         legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
-        # The least number of steps is shared by all legs; a single one has all of it.
-        parts = [1.0]
-        if legs.shape[1] > 1:
-            parts = (legs / times[:, -1:].clamp(min=1e-30)).amax(0).tolist()
         ends = []
-        for leg, part in zip(legs.unbind(1), parts, strict=True):
-            x, v = leapfrog(self.force, pairs, x, v, leg, self._step_control(part), bound)
+        for leg, share in zip(legs.unbind(1), shares, strict=True):
+            x, v = leapfrog(self.force, pairs, x, v, leg, self._step_control(share), bound)
             ends.append((x, v))
         x, v = (torch.stack(t, dim=1) for t in zip(*ends, strict=True))
         return x, v
@@ -151,8 +157,8 @@ class Flow(Forecaster):
             s = torch.cat([s, h_i, neighbourhood.gather(state.h)], dim=-1)
         return Pairs(neighbourhood, s, softening)
 
-    def _step_control(self, part: float) -> StepControl:
-        """How long the steps are at this point of the training, in a part of the whole duration."""
+    def _step_control(self, share: float) -> StepControl:
+        """How long the steps are at this point of the training, with a share of their number."""
         c = self.settings
         step_fraction = c["step_fraction"] if self._steps_adapt else None
         if step_fraction is not None and torch.compiler.is_exporting():
@@ -162,7 +168,7 @@ class Flow(Forecaster):
             )
         if step_fraction is not None and self.training:
             step_fraction = 2 * step_fraction
-        min_steps = max(1, math.ceil(part * c["steps"] - 1e-4))  # (parts are rounded)
+        min_steps = max(1, math.ceil(share * c["steps"] - 1e-4))  # (shares are rounded)
         in_training, in_use = self.curriculum.max_steps
         max_steps = max(min_steps, in_training if self.training else in_use)
         return StepControl(min_steps, max_steps, step_fraction)
@@ -212,6 +218,19 @@ class Flow(Forecaster):
         """The straight line's median error over the graphs: what forces have to explain."""
         error = self.distance(StraightLine()(start), target, alpha).detach().median()
         return error.clamp(min=1e-10)  # (in the model's units: nothing to explain)
+
+
+def shares(graph: SpacetimeGraph) -> list[float]:
+    """The part of the whole time that the way to each of the T target times takes.
+
+    (Compiled code must not depend on values: there, times are taken to be evenly spaced.)
+    """
+    horizon, T = graph.horizon, graph.horizon.shape[1]
+    if T == 1 or torch.compiler.is_compiling():
+        return [1 / T] * T
+    legs = horizon.diff(prepend=torch.zeros_like(horizon[:, :1]))
+    parts: list[float] = (legs / horizon[:, -1:].clamp(min=1e-30)).amax(0).tolist()
+    return parts
 
 
 def _first_to_last(graph: SpacetimeGraph) -> tuple[Tensor, SpacetimeGraph, SpacetimeGraph]:
