@@ -59,7 +59,9 @@ def test_calibration_compares_what_is_said_with_what_is_found():
         [row["predicted"] for row in right], rel=0.1
     )
     assert [row["predicted"] for row in right] == sorted(row["predicted"] for row in right)
-    sure = calibration(*predicted_and_actual_mse(Forecast(x, v, spread=spread / 2), truth), groups=5)
+    sure = calibration(
+        *predicted_and_actual_mse(Forecast(x, v, spread=spread / 2), truth), groups=5
+    )
     assert sure[2]["actual"] == pytest.approx(2 * sure[2]["predicted"], rel=0.1)
     # Padding does not count, nor nodes of which nothing is said.
     mask = torch.rand(400, 1, 5, generator=g) < 0.5
