@@ -153,7 +153,7 @@ class Forecaster(Pretrained, nn.Module):
                 )
         return rollout(self.forecast, graph)
 
-    def at(self, graph: SpacetimeGraph, times: Tensor | list[float]) -> Forecast:
+    def at(self, graph: SpacetimeGraph, times: Tensor | list[float] | float) -> Forecast:
         """Forecasts at other times than the graph's horizon, such as a whole path.
 
         Args:

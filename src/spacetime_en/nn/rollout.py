@@ -120,7 +120,7 @@ def _advanced(
     last = window.latest()  # (B, 1, N, ...)
     changes = {"x": forecast.x, "v": forecast.v, "times": last.times + step[:, None]}
     if window.features is not None:
-        is_speed = window.features == speeds(window.v)
+        is_speed = window.features.isclose(speeds(window.v), rtol=1e-4)
         if window.observed is not None:
             is_speed = is_speed | ~window.observed.unsqueeze(-1)
         of_speed = is_speed.all(2).all(1).all(0)  # (d,)

@@ -97,7 +97,9 @@ class FlowEnsemble(Flow):
         each = torch.arange(B, device=x.device).repeat_interleave(K)
         since = graph.horizon / units.time + statistics.mean_age[:, None]  # members start earlier
         x, v, pairs = x.flatten(0, 1), v.flatten(0, 1), pairs.select(each)
-        x, v = self._integrate(pairs, x, v, since[each], shares(graph), bound)
+        # (The first way is longer by an age that differs from graph to graph: it has all steps.)
+        parts = [1.0, *shares(graph)[1:]]
+        x, v = self._integrate(pairs, x, v, since[each], parts, bound)
         return x.unflatten(0, (B, K)), v.unflatten(0, (B, K))
 
     def set_progress(self, fraction: float) -> bool:
