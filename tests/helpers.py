@@ -29,20 +29,37 @@ def particles(
 
 
 def masked(**sizes: Any) -> SpacetimeGraph:
-    """Particles of which some nodes and frames are missing, NaN in their places."""
-    graph = particles(**({"B": 3, "L": 5, "N": 5} | sizes))
-    B, L, N, _ = graph.x.shape
-    node_mask = torch.arange(N) < torch.tensor([N, N - 1, N - 2])[:, None]
-    frame_mask = torch.ones(B, L, dtype=torch.bool)
-    frame_mask[1, 0] = frame_mask[1, 2] = frame_mask[2, -1] = False
-    seen = (node_mask[:, None, :] & frame_mask[:, :, None])[..., None]
-    return SpacetimeGraph(
-        x=graph.x.masked_fill(~seen, torch.nan),
-        v=graph.v.masked_fill(~seen, torch.nan),
-        edge_attr=graph.edge_attr[:, 0],
-        node_mask=node_mask,
-        frame_mask=frame_mask,
-    )
+    """Particles with holes: nodes that are missing in some frames, in all, or in the last one.
+
+    Frames are missing for all nodes, too. There is NaN in all of these places.
+    """
+    graph = particles(**({"L": 5, "N": 5} | sizes))
+    g = torch.Generator().manual_seed(5)
+    holes = torch.rand(graph.x.shape[:3], generator=g) < 0.3
+    holes[:, :, 0] = False
+    holes[0, -1, 1] = holes[0, 0, 2] = True
+    return with_gaps(graph, there_in_whole_frames(graph) & ~holes)
+
+
+def padded(**sizes: Any) -> SpacetimeGraph:
+    """Particles of which some nodes and some frames are missing altogether, without other holes."""
+    graph = particles(**({"L": 5, "N": 5} | sizes))
+    return with_gaps(graph, there_in_whole_frames(graph))
+
+
+def there_in_whole_frames(graph: SpacetimeGraph) -> Tensor:
+    """Where the nodes of three graphs are that have 0, 1 and 2 nodes and 0, 2 and 1 frames less."""
+    _, L, N, _ = graph.x.shape
+    nodes = torch.arange(N) < torch.tensor([N, N - 1, N - 2])[:, None]
+    frames = torch.ones(3, L, dtype=torch.bool)
+    frames[1, 0] = frames[1, 2] = frames[2, -1] = False
+    return nodes[:, None, :] & frames[:, :, None]
+
+
+def with_gaps(graph: SpacetimeGraph, observed: Tensor) -> SpacetimeGraph:
+    """The graph with NaN where a node was not `observed`, (B, L, N)."""
+    x, v = (t.masked_fill(~observed[..., None], torch.nan) for t in (graph.x, graph.v))
+    return graph.replace(x=x, v=v, observed=observed)
 
 
 def random_neighbours(N: int, K: int, *leading: int, seed: int = 0) -> Tensor:
@@ -90,7 +107,7 @@ def train_a_little(model: Forecaster, graph: SpacetimeGraph, steps: int = 3) -> 
     """A few steps of Adam towards random targets."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
     g = torch.Generator().manual_seed(1)
-    target = torch.randn(graph.x[:, 0].shape, generator=g, dtype=torch.float64).to(graph.x)
+    target = torch.randn(graph.x[:, :1].shape, generator=g, dtype=torch.float64).to(graph.x)
     for _ in range(steps):
         forecast = model(graph)
         loss = (forecast.x - target).square().mean() + (forecast.v - target).square().mean()

@@ -67,12 +67,12 @@ def test_what_is_no_dense_tensor_of_real_numbers(what):
     value = NO_TENSORS[what]
     refused(lambda: SpacetimeGraph(value, X), "x: ")
     refused(lambda: SpacetimeGraph(X, value), "v: ")
-    for name in ("features", "edge_attr", "node_mask", "times", "box"):
+    for name in ("features", "edge_attr", "observed", "times", "box"):
         refused(lambda name=name: SpacetimeGraph(X, X, **{name: value}), f"{name}: ")
     refused(lambda: SpacetimeGraph.from_particles(X, X, value), "charge: ")
     refused(lambda: nearest_neighbours(value, 2), "x: ")
     refused(lambda: nearest_neighbours(X, 2, box=value), "box: ")
-    refused(lambda: nearest_neighbours(X, 2, node_mask=value), "node_mask: ")
+    refused(lambda: nearest_neighbours(X, 2, present=value), "present: ")
 
 
 @pytest.mark.parametrize("other", [None, "word", 3, [1], {"a": 1}, X, Broken(), SpacetimeGraph])
@@ -200,4 +200,4 @@ def test_numbers_and_arrays_of_numpy_count_as_python_s(trajectories):
     )
     Windows(trajectories, 3, 1, 1, steps=tuple(np.array(steps)), starts=[(0, 1), (1, 1)])
     assert len(simulate("charged", np.int64(2), save=np.array([0, 10]))) == 2
-    assert isinstance(collate([(particles(), Forecast(*torch.zeros(2, 3, 4, 3)))]), tuple)
+    assert isinstance(collate([(particles(), Forecast(*torch.zeros(2, 3, 1, 4, 3)))]), tuple)

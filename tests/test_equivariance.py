@@ -113,7 +113,7 @@ def test_egcl_and_etal_are_equivariant_layers(n, kind, dtype):
     def layers(g, h, a):
         state = Units(1.0, 1.0, None).normalize(g)
         spatial = egcl(h, state.x, state.v, a, Neighbourhood.of(g, g.box))
-        window = Window.of(state.x, g.frame_mask, causal=False)
+        window = Window.of(state.x, g.observed, causal=False)
         temporal = etal(h, state.x, state.v, window)[:3]
         return spatial, temporal
 

@@ -27,7 +27,7 @@ BAD = {
     "v of another shape": (dict(x=X, v=V[..., :2]), r"v: expected shape .*found \(2, 4, 3, 2\)"),
     "NaN position": (dict(x=with_nan((1, 2, 0, 1)), v=V), r"x: 1 .*graph 1, frame 2, node 0"),
     "infinite velocity": (dict(x=X, v=V / 0), r"v: 24 node\(s\) hold NaN or infinite"),
-    "mixed N": (dict(x=[X[0], X[0][:, :2]], v=[V[0], V[0][:, :2]]), r"x: .*collate.*masks"),
+    "mixed N": (dict(x=[X[0], X[0][:, :2]], v=[V[0], V[0][:, :2]]), r"x: .*collate.*observed"),
     "mixed N, arrays": (dict(x=[np.ones((4, 3, 3)), np.ones((4, 2, 3))], v=V), r"x: .*collate"),
     "features of another N": (
         dict(x=X, v=V, features=torch.ones(2, 4, 5, 1)),
@@ -57,17 +57,26 @@ BAD = {
         dict(x=X, v=V, neighbours=torch.ones(3, 1)),
         r"neighbours: expected whole numbers",
     ),
-    "node_mask of another type": (
-        dict(x=X, v=V, node_mask=torch.ones(2, 3)),
-        r"node_mask: expected a boolean tensor of shape \(2, 3\), found torch.float32",
+    "observed of another type": (
+        dict(x=X, v=V, observed=torch.ones(2, 4, 3)),
+        r"observed: expected a boolean tensor of shape \(2, 4, 3\), .*found torch.float32",
     ),
-    "frame_mask of another shape": (
-        dict(x=X, v=V, frame_mask=torch.ones(2, 3, dtype=torch.bool)),
-        r"frame_mask: expected a boolean tensor of shape \(2, 4\).*\(2, 3\)",
+    "observed of another shape": (
+        dict(x=X, v=V, observed=torch.ones(2, 3, dtype=torch.bool)),
+        r"observed: expected .* \(2, 4, 3\), \(2, 1, 3\) or \(2, 4, 1\), found .* \(2, 3\)",
     ),
     "graph without frames": (
-        dict(x=X, v=V, frame_mask=torch.tensor([[True] * 4, [False] * 4])),
-        r"frame_mask: graph 1 of the batch has no True entry",
+        dict(x=X, v=V, observed=torch.tensor([[True] * 4, [False] * 4])[..., None]),
+        r"observed: graph 1 of the batch has no True entry",
+    ),
+    "target times backwards": (
+        dict(x=X, v=V, horizon=[[1.0, 2.0], [2.0, 1.0]]),
+        r"horizon: expected the target times in increasing order",
+    ),
+    "no target times": (dict(x=X, v=V, horizon=torch.ones(2, 0)), r"horizon: expected at least"),
+    "target times of another batch": (
+        dict(x=X, v=V, horizon=torch.ones(3, 2)),
+        r"horizon: expected shape \(\) or \(2,\) or \(2, any\), found \(3, 2\)",
     ),
     "flat box": (dict(x=X, v=V, box=torch.ones(1, 3, 3)), r"box: .*volume zero"),
     "no velocities": (dict(x=X, v=None), r"v: expected velocities .*from_positions"),
@@ -102,7 +111,7 @@ def test_nan_charges_and_a_second_edge_attr_are_refused():
 
 def test_replace_checks_like_a_new_graph_and_takes_its_own_fields():
     graph = particles(neighbours=random_neighbours(4, 2), box=[9.0, 9.0, 9.0])
-    assert graph.replace(horizon=3.0).horizon.tolist() == [3, 3, 3]
+    assert graph.replace(horizon=3.0).horizon.tolist() == [[3], [3], [3]]
     with pytest.raises(InputError, match="v: expected shape"):
         graph.replace(v=torch.ones(1))
 
@@ -120,7 +129,7 @@ def test_values_behind_a_mask_may_be_anything():
 def test_defaults_and_canonical_shapes():
     graph = SpacetimeGraph(X, V, box=[1.0, 2.0, 3.0], neighbours=[[1], [2], [0]])
     assert graph.times.tolist() == [[0, 1, 2, 3]] * 2
-    assert graph.horizon.tolist() == [1, 1]
+    assert graph.horizon.tolist() == [[1], [1]]
     assert graph.neighbours.shape == (2, 1, 3, 1)
     assert graph.box.shape == (2, 3, 3)
     assert graph.observed is None
@@ -180,19 +189,40 @@ def test_times_far_from_zero_keep_their_steps():
 
 def test_edge_attributes_of_missing_frames_are_not_read():
     edges = torch.zeros(2, 4, 3, 3, 1)
-    edges[0, 2] = torch.nan
-    seen = torch.ones(2, 4, dtype=torch.bool)
-    seen[0, 2] = False
-    graph = SpacetimeGraph(X, V, edge_attr=edges, frame_mask=seen)
+    seen = torch.ones(2, 4, 3, dtype=torch.bool)
+    seen[0, 2] = seen[1, 3, 1] = False
+    edges[0, 2] = edges[1, 3, 1] = edges[1, 3, :, 1] = torch.nan
+    graph = SpacetimeGraph(X, V, edge_attr=edges, observed=seen)
     assert build_model("egnn")(graph).x.isfinite().all()
+    assert build_model("set-flow")(graph).x.isfinite().all()
 
 
 def test_velocities_skip_missing_frames():
     x = torch.arange(5.0)[None, :, None, None] ** 2  # 0, 1, 4, 9, 16
-    mask = torch.tensor([[False, True, False, True, True]])
-    x = x.masked_fill(~mask[..., None, None], torch.nan)
-    graph = SpacetimeGraph.from_positions(x, frame_mask=mask)
+    mask = torch.tensor([False, True, False, True, True])[None, :, None]
+    x = x.masked_fill(~mask[..., None], torch.nan)
+    graph = SpacetimeGraph.from_positions(x, observed=mask)
     assert graph.v.flatten().tolist() == [0, 4, 0, 4, 7]  # (9 - 1)/2 at 1 and 3, then 16 - 9
+
+
+def test_velocities_are_differences_of_a_nodes_own_observations_over_true_times():
+    """A plain loop over nodes, each with gaps of its own; seen once, a node is at rest."""
+    gaps = masked(L=7)
+    times = torch.tensor([0.0, 0.5, 2.0, 3.0, 3.1, 7.0, 8.0], dtype=torch.float64)
+    seen = gaps.observed.clone()
+    seen[0, :, 3] = torch.arange(7) == 4
+    graph = SpacetimeGraph.from_positions(gaps.x, observed=seen, times=times)
+    for b in range(3):
+        for i in range(5):
+            frames = seen[b, :, i].nonzero()[:, 0].tolist()
+            expected = torch.zeros(7, 3, dtype=torch.float64)
+            for before, t in zip(frames, frames[1:], strict=False):
+                step = graph.x[b, t, i] - graph.x[b, before, i]
+                expected[t] = step / (times[t] - times[before])
+            if len(frames) > 1:
+                expected[frames[0]] = expected[frames[1]]
+            torch.testing.assert_close(graph.v[b, :, i], expected)
+    assert not graph.v[0, :, 3].any()
 
 
 def test_velocities_in_a_box_take_the_short_way():
@@ -210,25 +240,114 @@ def test_velocities_need_two_observed_frames():
 def test_unwrapping_bridges_missing_frames():
     x = torch.tensor([torch.nan, 0.8, torch.nan, 0.1])[None, :, None, None]
     mask = torch.tensor([[False, True, False, True]])
-    graph = SpacetimeGraph(x, torch.zeros_like(x), frame_mask=mask, box=[1.0])
+    graph = SpacetimeGraph(x, torch.zeros_like(x), observed=mask[..., None], box=[1.0])
     torch.testing.assert_close(graph.unwrapped_x()[mask].flatten(), torch.tensor([0.8, 1.1]))
 
 
 def test_last_frame_is_the_last_observed():
     mask = torch.tensor([[True, True, True, False], [False, True, False, True]])
-    assert SpacetimeGraph(X, V, frame_mask=mask).last_frame.tolist() == [2, 3]
+    assert SpacetimeGraph(X, V, observed=mask[..., None]).last_frame.tolist() == [2, 3]
     assert SpacetimeGraph(X, V).last_frame.tolist() == [3, 3]
 
 
-def test_edge_mask_leaves_out_self_missing_and_unused():
+SEEN = torch.tensor([[[1, 1, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], [[1] * 3] * 3 + [[0] * 3]]) > 0
+
+
+def test_each_node_has_a_last_observation_of_its_own():
+    graph = SpacetimeGraph(X, V, observed=SEEN, times=[0.0, 1.0, 2.0, 5.0])
+    assert graph.last_observed.tolist() == [[2, 3, 0], [2, 2, 2]]  # (of padding: 0)
+    assert graph.age[:, :2].tolist() == [[3, 0], [0, 0]]
+    assert graph.since.tolist() == [[5, 4, 3, 0], [2, 1, 0, -3]]
+    assert graph.present.tolist() == [[True, True, False], [True] * 3]
+    plain = SpacetimeGraph(X, V)
+    assert plain.present is None
+    assert plain.last_observed.tolist() == [[3] * 3] * 2
+    assert not plain.age.any()
+
+
+def test_the_latest_frame_has_all_nodes_where_they_would_be_by_now():
+    features = torch.rand(2, 4, 3, 2)
     graph = SpacetimeGraph(
-        X,
-        V,
-        neighbours=[[0, 1], [2, -1], [0, 1]],
-        node_mask=torch.tensor([[True, True, True], [True, True, False]]),
+        X, V, observed=SEEN, times=[0.0, 1.0, 2.0, 5.0], features=features, horizon=[1.0, 2.0]
     )
+    latest = graph.latest()
+    assert latest.x.shape == (2, 1, 3, 3)
+    assert latest.times.tolist() == [[5], [2]]
+    assert latest.horizon.tolist() == [[1], [2]]
+    assert latest.observed.tolist() == [[[True, True, False]], [[True] * 3]]
+    torch.testing.assert_close(latest.x[0, 0, 0], X[0, 2, 0] + 3 * V[0, 2, 0])
+    torch.testing.assert_close(latest.x[0, 0, 1], X[0, 3, 1])
+    torch.testing.assert_close(latest.x[1, 0], X[1, 2])
+    torch.testing.assert_close(latest.features[0, 0, 0], features[0, 2, 0])
+    torch.testing.assert_close(SpacetimeGraph(X, V).latest().x, X[:, -1:])
+
+
+def test_the_latest_edges_are_the_last_between_nodes_that_were_both_there():
+    edges = torch.arange(4.0).view(1, 4, 1, 1, 1).expand(2, 4, 3, 3, 1)
+    edges = edges.masked_fill(~(SEEN[..., None] & SEEN[..., None, :])[..., None], torch.nan)
+    latest = SpacetimeGraph(X, V, observed=SEEN, edge_attr=edges).latest()
+    assert latest.edge_attr[0, 0, 0, 1] == latest.edge_attr[0, 0, 1, 0] == 2
+    assert latest.edge_attr[0, 0, 0, 2] == 0  # never
+    assert (latest.edge_attr[1, 0][latest.edge_mask[1, 0]] == 2).all()
+    lists = torch.tensor([[1], [0], [0]]).expand(2, 4, 3, 1)
+    listed = SpacetimeGraph(X, V, observed=SEEN, neighbours=lists).latest()
+    assert listed.neighbours[:, 0, :, 0].tolist() == [[-1, -1, -1], [1, 0, 0]]
+
+
+def test_edge_mask_leaves_out_self_missing_and_unused():
+    seen = torch.ones(2, 4, 3, dtype=torch.bool)
+    seen[1, :, 2] = seen[0, 1, 1] = False
+    graph = SpacetimeGraph(X, V, neighbours=[[0, 1], [2, -1], [0, 1]], observed=seen)
     assert graph.edge_mask[0, 0].tolist() == [[False, True], [True, False], [True, True]]
+    assert graph.edge_mask[0, 1].tolist() == [[False, False], [False, False], [True, False]]
     assert graph.edge_mask[1, 0].tolist() == [[False, True], [False, False], [False, False]]
+    complete = SpacetimeGraph(X, V, observed=seen).edge_mask
+    for b in range(2):
+        for t in range(4):
+            there = seen[b, t]
+            expected = [[bool(there[i] & there[j]) and i != j for j in range(3)] for i in range(3)]
+            assert complete[b, t].tolist() == expected
+
+
+def test_whole_frames_and_whole_nodes_are_short_forms_of_observed():
+    frames = torch.tensor([[True, True, False, True], [True] * 4])
+    nodes = torch.tensor([[True, False, True], [True] * 3])
+    assert torch.equal(
+        SpacetimeGraph(X, V, observed=frames[..., None]).observed, frames[..., None].expand(2, 4, 3)
+    )
+    assert torch.equal(
+        SpacetimeGraph(X, V, observed=nodes[:, None]).observed, nodes[:, None].expand(2, 4, 3)
+    )
+
+
+def test_one_target_time_or_several():
+    assert SpacetimeGraph(X, V, horizon=[2.0, 3.0]).horizon.tolist() == [[2], [3]]
+    path = [[1.0, 2.0, 4.0], [0.5, 1.0, 1.5]]
+    assert SpacetimeGraph(X, V, horizon=path).horizon.tolist() == path
+
+
+def test_a_forecast_is_turned_moved_and_relabelled_with_all_that_it_holds():
+    g = torch.Generator().manual_seed(0)
+    x, v = torch.randn(2, 2, 3, 4, 2, generator=g)  # B = 2, T = 3, N = 4
+    samples = torch.randn(2, 5, 3, 4, 2, generator=g)
+    mask, spread = torch.rand(2, 3, 4, generator=g) < 0.5, torch.rand(2, 3, 4, generator=g)
+    forecast = Forecast(x, v, torch.ones(2, 3).cumsum(1), mask, spread, samples)
+    assert torch.equal(forecast.last[0], x[:, 2])
+    assert torch.equal(forecast.last[1], v[:, 2])
+    q, b, p = torch.tensor([[0.0, -1.0], [1.0, 0.0]]), torch.tensor([1.0, 2.0]), [2, 0, 3, 1]
+    turned, moved, relabelled = forecast.rotate(q), forecast.translate(b), forecast.permute(p)
+    for name in ("x", "v", "samples"):
+        before = getattr(forecast, name)
+        torch.testing.assert_close(getattr(turned, name)[..., 1], before[..., 0])
+        assert torch.equal(getattr(moved, name), before + (0 if name == "v" else b))
+        assert torch.equal(getattr(relabelled, name)[..., 1, :], before[..., 0, :])
+    for name in ("mask", "spread"):
+        before = getattr(forecast, name)
+        assert torch.equal(getattr(turned, name), before)
+        assert torch.equal(getattr(moved, name), before)
+        assert torch.equal(getattr(relabelled, name)[..., 0], before[..., 2])
+    assert torch.equal(relabelled.times, forecast.times)
+    assert forecast[[1]].samples.shape == (1, 5, 3, 4, 2)
 
 
 @given(st.integers(0, 1000))
@@ -285,7 +404,7 @@ def test_to_casts_reals_and_keeps_masks_and_indices():
     graph = particles(neighbours=random_neighbours(4, 2)).to(dtype=torch.float32)
     assert graph.x.dtype == graph.horizon.dtype == torch.float32
     assert graph.neighbours.dtype == torch.int64
-    assert masked().to("cpu", torch.float32).node_mask.dtype == torch.bool
+    assert masked().to("cpu", torch.float32).observed.dtype == torch.bool
     assert particles().to(torch.float32).x.dtype == torch.float32
 
 

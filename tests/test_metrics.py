@@ -33,8 +33,36 @@ def test_missing_nodes_do_not_count():
     mask = torch.tensor([[[True, True, True]], [[True, True, False]]])
     assert mse(forecast, target, mask).tolist() == [1.0, 1.0]
     assert mse(forecast, target)[1] > 1000
-    x, v = errors(Forecast(forecast, forecast, mask=mask), Forecast(target, 2 * target))
-    assert (x.tolist(), v.tolist()) == ([1.0, 1.0], [4.0, 4.0])
+    for masks in ((mask, None), (None, mask), (mask, mask | ~mask)):
+        found, truth = (
+            Forecast(t, 2 * t, mask=m) for t, m in zip((forecast, target), masks, strict=True)
+        )
+        x, v = errors(found, truth)
+        assert (x.tolist(), v.tolist()) == ([1.0, 1.0], [4.0, 4.0])
+
+
+def test_errors_are_means_over_the_times_and_nodes_that_count():
+    g = torch.Generator().manual_seed(0)
+    forecast, target = torch.randn(2, 3, 4, 5, 2, generator=g, dtype=torch.float64)
+    mask = torch.rand(3, 4, 5, generator=g) < 0.5
+    mask[2] = False
+    found = mse(forecast, target.masked_fill(~mask[..., None], torch.nan), mask)
+    for b in range(2):
+        squares = [
+            float((forecast[b, t, i] - target[b, t, i]).square().mean())
+            for t in range(4)
+            for i in range(5)
+            if mask[b, t, i]
+        ]
+        assert found[b].item() == pytest.approx(sum(squares) / len(squares))
+    assert found[2] == 0  # nothing counts
+
+
+def test_targets_that_do_not_count_have_no_gradient():
+    forecast = torch.ones(1, 1, 2, 1, requires_grad=True)
+    target = torch.tensor([0.0, torch.nan]).view(1, 1, 2, 1)
+    mse(forecast, target, ~target.squeeze(-1).isnan()).sum().backward()
+    assert forecast.grad.flatten().tolist() == [2.0, 0.0]
 
 
 def paths(samples=7, seed=0):
@@ -172,11 +200,11 @@ def test_calibration_compares_what_is_said_with_what_is_found():
     assert sure[2]["actual"] == pytest.approx(2 * sure[2]["predicted"], rel=0.1)
     # Padding does not count, nor nodes of which nothing is said.
     mask = torch.rand(400, 1, 5, generator=g) < 0.5
-    said, found = predicted_and_actual_mse(Forecast(x, v, mask=mask, spread=spread), truth)
+    padded = Forecast(x, v, spread=spread, mask=mask)
+    said, found = predicted_and_actual_mse(padded, truth)
     assert len(said) == len(found) == int(mask.sum())
-    said, _ = predicted_and_actual_mse(
-        Forecast(x, v, spread=spread.masked_fill(mask, torch.nan)), truth
-    )
+    silent = Forecast(x, v, spread=spread.masked_fill(mask, torch.nan))
+    said, _ = predicted_and_actual_mse(silent, truth)
     assert len(said) == int((~mask).sum())
     with pytest.raises(InputError, match="has no spread"):
         predicted_and_actual_mse(Forecast(x, v), truth)

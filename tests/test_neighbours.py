@@ -84,7 +84,7 @@ def test_nodes_that_do_not_exist_have_no_neighbours_and_are_none():
     x[1, 12:] = torch.nan
     exists = torch.ones(2, 20, dtype=torch.bool)
     exists[1, 12:] = False
-    lists = nearest_neighbours(x, 5, node_mask=exists)
+    lists = nearest_neighbours(x, 5, present=exists)
     assert (lists[1, 12:] == -1).all()
     assert lists[1].max() < 12
     with pytest.raises(InputError, match="x: NaN or infinite"):
@@ -120,6 +120,20 @@ def test_missing_nodes_and_frames():
         listed = connect(graph, k=2, per_frame=per_frame)
         assert (listed.neighbours[2, :, 3:] == -1).all()  # that graph has three nodes
         assert listed.neighbours[2].max() < 3
+    for b in range(3):
+        for t in range(5):
+            there = graph.observed[b, t]
+            lists = listed.neighbours[b, t]
+            assert (lists[~there] == -1).all()
+            assert there[lists[lists >= 0]].all()
+    assert (connect(graph, k=2).neighbours[0, 0, 1] >= 0).all()  # missing in the last frame
+
+
+def test_nodes_that_are_missing_in_the_last_frame_are_where_they_would_be():
+    x = torch.tensor([[0.0, 5.0, 9.0], [torch.nan, 5.0, 9.0]])[None, ..., None]
+    v = torch.tensor([8.0, 0.0, 0.0]).expand(1, 2, 3)[..., None]
+    graph = SpacetimeGraph(x, v, observed=~x[..., 0].isnan())
+    assert connect(graph, k=1).neighbours[0, 0, :, 0].tolist() == [2, 0, 0]
 
 
 def test_what_cannot_be():
@@ -134,8 +148,8 @@ def test_what_cannot_be():
         nearest_neighbours(x, 2.5)
     with pytest.raises(InputError, match="most: expected"):
         radius_neighbours(x, 1.0, most=-1)
-    with pytest.raises(InputError, match=r"node_mask: expected .* \(2, 10\), found .* \(2, 9\)"):
-        nearest_neighbours(x, 2, node_mask=torch.ones(2, 9, dtype=torch.bool))
+    with pytest.raises(InputError, match=r"present: expected .* \(2, 10\), found .* \(2, 9\)"):
+        nearest_neighbours(x, 2, present=torch.ones(2, 9, dtype=torch.bool))
     with pytest.raises(InputError, match=r"box: expected edge lengths \(3,\).* found \(3, 3, 3\)"):
         nearest_neighbours(x, 2, box=torch.eye(3).expand(3, 3, 3))
     with pytest.raises(InputError, match="box: expected a cell with a volume"):

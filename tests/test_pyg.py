@@ -26,7 +26,7 @@ def test_a_data_object_becomes_a_graph():
     torch.testing.assert_close(graph.features[0, 5, 1], data.x[1])
     assert graph.neighbours[0, 0].tolist() == [[3, -1], [0, 2], [-1, -1], [-1, -1]]
     assert graph.edge_attr[0, 0, 1, :, 0].tolist() == [10, 20]
-    assert graph.horizon.tolist() == [3]
+    assert graph.horizon.tolist() == [[3]]
 
 
 def test_messages_flow_from_source_to_target():
@@ -37,9 +37,9 @@ def test_messages_flow_from_source_to_target():
     graph = SpacetimeGraph.from_pyg(data)
     model = build_model("egnn", like=graph)
     moved = graph._replace(x=graph.x + torch.tensor([[1.0], [0.0]]))  # node 0 moves
-    assert not torch.equal(model(moved).v[0, 1], model(graph).v[0, 1])
+    assert not torch.equal(model(moved).v[0, 0, 1], model(graph).v[0, 0, 1])
     moved = graph._replace(x=graph.x + torch.tensor([[0.0], [1.0]]))  # node 1 moves
-    assert torch.equal(model(moved).v[0, 0], model(graph).v[0, 0])
+    assert torch.equal(model(moved).v[0, 0, 0], model(graph).v[0, 0, 0])
 
 
 def test_positions_alone_make_a_complete_graph_with_velocities_by_differences():
@@ -54,7 +54,7 @@ def test_a_batch_and_a_list_are_padded_together():
     for data in (items, pyg.Batch.from_data_list(items)):
         graph = SpacetimeGraph.from_pyg(data)
         assert graph.x.shape == (2, 3, 4, 2)
-        assert graph.node_mask.sum(1).tolist() == [2, 4]
+        assert graph.present.sum(1).tolist() == [2, 4]
 
 
 GRAPHS = {
@@ -64,20 +64,37 @@ GRAPHS = {
     "box": particles(box=[4.0, 5.0, 6.0]),
     "up": particles(up=[0.0, 3.0, 4.0]),
     "masked": masked(),
+    "paths": particles(horizon=[[1.0, 2.0]] * 3),
+    "masked with lists": masked(neighbours=random_neighbours(5, 2)),
 }
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
 def test_there_and_back_gives_the_same_forecast(graph):
     items = graph.to_pyg()
-    assert [len(data.pos) for data in items] == ([4] * 3 if graph.node_mask is None else [5, 4, 3])
+    assert [len(data.pos) for data in items] == ([4] * 3 if graph.observed is None else [5, 4, 3])
     back = SpacetimeGraph.from_pyg(items)
-    torch.manual_seed(0)
-    model = build_model("set", like=graph, hidden=8).double().eval()
-    forecast, again = model(graph), model(back)
-    seen = torch.ones(forecast.x.shape[:2]) > 0 if graph.node_mask is None else graph.node_mask
-    torch.testing.assert_close(again.x[seen], forecast.x[seen])
-    torch.testing.assert_close(again.v[seen], forecast.v[seen])
+    for preset in ("set", "straight-line"):
+        torch.manual_seed(0)
+        model = build_model(preset, like=graph, **{"hidden": 8} if preset == "set" else {}).double()
+        forecast, again = model.eval()(graph), model.eval()(back)
+        torch.testing.assert_close(again.x, forecast.x)
+        torch.testing.assert_close(again.v, forecast.v)
+
+
+def test_gaps_go_there_and_back():
+    graph = masked()
+    items = graph.to_pyg()
+    back = SpacetimeGraph.from_pyg(items)
+    for b, data in enumerate(items):
+        seen = graph.observed[b][graph.observed[b].any(1)][:, graph.present[b]]  # (L, N)
+        assert torch.equal(data.observed, seen.T)
+        assert data.time.tolist() == graph.times[b, graph.observed[b].any(1)].tolist()
+        L, N = seen.shape
+        assert torch.equal(back.observed[b, :L, :N], seen)
+        assert back.observed[b].sum() == seen.sum()
+    assert torch.equal(back.x[back.observed], graph.x[graph.observed])
+    assert back.neighbours is None  # also between nodes that were never there together
 
 
 def test_a_complete_graph_stays_complete():
@@ -95,12 +112,12 @@ def test_a_batch_may_hold_complete_and_sparse_graphs():
         pyg.Data(pos=torch.randn(3, 3, 2), vel=torch.randn(3, 3, 2)),
     ]
     graph = SpacetimeGraph.from_pyg(items)
-    assert graph.edge_mask.sum((1, 2, 3)).tolist() == [3, 2, 6]
+    assert graph.edge_mask[:, 0].sum((1, 2)).tolist() == [3, 2, 6]
     for k, item in enumerate(items):
         alone = SpacetimeGraph.from_pyg(item)
         model = build_model("egnn", like=graph)
         n = len(item.pos)
-        torch.testing.assert_close(model(alone).x[0], model(graph).x[k, :n])
+        torch.testing.assert_close(model(alone).x[0], model(graph).x[k, :, :n])
 
 
 def test_edges_that_make_no_sense_are_refused():

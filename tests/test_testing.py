@@ -16,33 +16,33 @@ GRAPH = particles()
 
 
 def last(graph):
-    return Forecast(graph.x[:, -1], graph.v[:, -1])
+    return Forecast(graph.x[:, -1:], graph.v[:, -1:])
 
 
 def forgets_translations(graph):
-    return Forecast(graph.x[:, -1] * 0.9, graph.v[:, -1])
+    return Forecast(graph.x[:, -1:] * 0.9, graph.v[:, -1:])
 
 
 def pushes_along_an_axis(graph):
     push = torch.tensor([0.0, 0.0, 0.1], dtype=graph.x.dtype)
-    return Forecast(graph.x[:, -1] + push, graph.v[:, -1])
+    return Forecast(graph.x[:, -1:] + push, graph.v[:, -1:])
 
 
 def handed(graph):
     """Keeps rotations, but not reflections."""
     return Forecast(
-        graph.x[:, -1], graph.v[:, -1] + torch.linalg.cross(graph.v[:, -1], graph.v[:, 0])
+        graph.x[:, -1:], graph.v[:, -1:] + torch.linalg.cross(graph.v[:, -1:], graph.v[:, :1])
     )
 
 
 def moves_the_first_node(graph):
-    x = graph.x[:, -1].clone()
-    x[:, 0] += graph.v[:, -1, 0]
-    return Forecast(x, graph.v[:, -1])
+    x = graph.x[:, -1:].clone()
+    x[:, :, 0] += graph.v[:, -1:, 0]
+    return Forecast(x, graph.v[:, -1:])
 
 
 def looks_at_the_whole_batch(graph):
-    return Forecast(graph.x[:, -1] + graph.v[:, -1].mean(), graph.v[:, -1])
+    return Forecast(graph.x[:, -1:] + graph.v[:, -1:].mean(), graph.v[:, -1:])
 
 
 def test_any_callable_can_be_checked():
@@ -83,7 +83,7 @@ def test_leaks_between_graphs_are_caught():
 
 def test_a_forecast_of_nan_is_not_equivariant():
     def broken(graph):
-        return Forecast(graph.x[:, -1] * torch.nan, graph.v[:, -1])
+        return Forecast(graph.x[:, -1:] * torch.nan, graph.v[:, -1:])
 
     with pytest.raises(AssertionError, match="relative error nan"):
         assert_equivariant(broken, GRAPH)
@@ -91,7 +91,7 @@ def test_a_forecast_of_nan_is_not_equivariant():
 
 def test_nan_in_the_velocities_alone_is_noticed():
     def broken(graph):
-        return Forecast(graph.x[:, -1], graph.v[:, -1] * torch.nan)
+        return Forecast(graph.x[:, -1:], graph.v[:, -1:] * torch.nan)
 
     with pytest.raises(AssertionError, match="relative error nan"):
         assert_equivariant(broken, GRAPH)

@@ -404,16 +404,23 @@ class SpacetimeGraph(TensorFields):
         return _newest_observed(self.observed)[:, -1].clamp(min=0)
 
     @property
+    def since(self) -> Tensor:
+        """(B, L), the time from each frame to the last in which any node was observed, float64."""
+        return self.times.gather(1, self.last_frame[:, None]) - self.times
+
+    @property
     def age(self) -> Tensor:
         """(B, N), the time from each node's last observation to the graph's last frame."""
-        last = self.times.gather(1, self.last_frame[:, None])
-        return (last - self.times.gather(1, self.last_observed)).to(self.x.dtype)
+        return self.since.gather(1, self.last_observed).to(self.x.dtype)
 
     def latest(self) -> SpacetimeGraph:
         """The last frame as a graph of one frame, with all nodes of the window.
 
         Nodes that are missing in it are moved there from their last observation at constant
-        velocity. In a box, positions continue the paths of the window.
+        velocity, and attributes of an edge are those of the last frame in which both of its nodes
+        were observed (0 if there is none). Of neighbour lists that change from frame to frame,
+        the last serves, in which such nodes have no neighbours. In a box, positions continue the
+        paths of the window.
         """
         latest = self.unwrapped().frame(self.last_frame)
         if self.observed is None:
@@ -425,6 +432,13 @@ class SpacetimeGraph(TensorFields):
         there["x"] = self.unwrapped_x().gather(1, at) + self.age[:, None, :, None] * v
         if self.features is not None:
             there["features"] = self.features.gather(1, _like(index, self.features))
+        if self.neighbours is not None and self.neighbours.shape[1] > 1:
+            assert latest.neighbours is not None
+            there["neighbours"] = latest.neighbours.masked_fill(~latest.edge_mask, -1)
+        elif self.edge_attr is not None and self.edge_attr.shape[1] > 1:
+            newest = _newest_observed(self.edge_mask)[:, -1:].unsqueeze(-1)  # (B, 1, N, K, 1)
+            at = newest.clamp(min=0).expand(-1, -1, -1, -1, self.edge_width)
+            there["edge_attr"] = self.edge_attr.gather(1, at).masked_fill(newest < 0, 0.0)
         return latest._replace(**there)
 
     def unwrapped(self) -> SpacetimeGraph:
@@ -438,11 +452,17 @@ class SpacetimeGraph(TensorFields):
             index: (B,), which.
             horizon: from that frame on, (B, T); None: that of the graph.
         """
-        kept = {"horizon": self.horizon if horizon is None else horizon}
+        frame = self.frames(index[:, None])
+        return frame if horizon is None else frame._replace(horizon=horizon)
+
+    def frames(self, index: Tensor) -> SpacetimeGraph:
+        """Some frames of each graph, (B, any) numbers; what serves all frames still does."""
+        L, kept = self.x.shape[1], {}
         for name in ("x", "v", "features", "edge_attr", "neighbours", "observed", "times"):
             value = getattr(self, name)
-            if value is not None and value.shape[1] > 1:
-                at = index.view(-1, *[1] * (value.ndim - 1)).expand(-1, 1, *value.shape[2:])
+            if value is not None and value.shape[1] == L:
+                at = index.view(*index.shape, *[1] * (value.ndim - 2))
+                at = at.expand(-1, -1, *value.shape[2:])
                 kept[name] = value.gather(1, at)
         return self._replace(**kept)
 

@@ -35,11 +35,12 @@ def mse(forecast: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
         mask: what counts, (B, T, N); None: all.
     Returns: (B,); 0 for a graph in which nothing counts.
     """
-    square = (forecast - target).square().mean(-1)  # (B, T, N)
+    difference = forecast - target
     if mask is None:
-        return square.mean((1, 2))
-    square = square.masked_fill(~mask, 0.0)  # (targets that do not count may be NaN)
-    return square.sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
+        return difference.square().mean(-1).mean((1, 2))
+    # (Masked before it is squared: where a target is NaN, the gradient would be NaN, too.)
+    difference = difference.masked_fill(~mask.unsqueeze(-1), 0.0)
+    return difference.square().mean(-1).sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
 
 
 def errors(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:

@@ -196,7 +196,9 @@ def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:
 
     if graph.neighbours is None and graph.edge_attr is None:
         return fields  # complete: no list needed
-    target, place = graph.edge_mask[0].any(0).nonzero(as_tuple=True)  # each (E,)
+    # (Also of nodes that were never there at the same time: some models move them.)
+    edges = graph.latest().edge_mask[0, 0]
+    target, place = edges.nonzero(as_tuple=True)  # each (E,)
     source = place if graph.neighbours is None else graph.neighbours[0, 0][target, place]
     renumbered = torch.arange(graph.x.shape[2], device=graph.x.device)
     if seen is not None:

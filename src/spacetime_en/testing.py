@@ -87,10 +87,10 @@ def permutation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> 
     """The relative error under a relabelling of the nodes."""
     generator = torch.Generator().manual_seed(seed)
     p = geometry.random_permutation(graph.x.shape[2], generator).to(graph.x.device)
-    others = p, torch.arange(len(p), device=p.device).roll(1)  # the second moves all
+    orders = (p, torch.arange(len(p), device=p.device).roll(1))  # the second moves all
     with _without_dropout(model):
         here = _call(model, graph)
-        pairs = [(_call(model, graph.permute(q)), here.permute(q)) for q in others]
+        pairs = [(_call(model, graph.permute(order)), here.permute(order)) for order in orders]
     return _worst(*(_error(there, relabelled) for there, relabelled in pairs))
 
 

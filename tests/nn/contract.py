@@ -17,11 +17,15 @@ import torch
 from spacetime_en import Forecast, Forecaster, InputError, SpacetimeGraph, build_model, collate
 from spacetime_en.nn.forecaster import ClosedForm
 from spacetime_en.nn.presets import arguments_of, find_preset
+from spacetime_en.nn.rollout import with_times
 from spacetime_en.testing import TOLERANCE, equivariance_errors
-from tests.helpers import assert_lively, masked, particles, random_neighbours
+from tests.helpers import assert_lively, masked, padded, particles, random_neighbours
 
 # For the arguments that a model has of these names: small, with all parts that it has at full size.
 SIZES = {"hidden": 16, "layers": 2, "blocks": 2, "members": 4, "steps": 8, "centres": 9}
+
+
+PATH = [1.0, 2.0, 3.0]  # target times
 
 
 def with_neighbours(*leading: int, N: int = 4, L: int = 3, **sizes: Any) -> SpacetimeGraph:
@@ -30,7 +34,8 @@ def with_neighbours(*leading: int, N: int = 4, L: int = 3, **sizes: Any) -> Spac
 
 KINDS: dict[str, Callable[..., SpacetimeGraph]] = {
     "complete": particles,
-    "masked": lambda **sizes: masked(**{"L": 3} | sizes),
+    "holes": lambda **sizes: masked(**{"L": 4} | sizes),
+    "padded": lambda **sizes: padded(**{"L": 3} | sizes),
     "neighbours": with_neighbours,
     "neighbours per frame": lambda L=3, **sizes: with_neighbours(3, L, L=L, **sizes),
     "box": lambda n=3, **sizes: particles(n=n, box=[4.0, 5.0, 6.0, 7.0, 8.0][:n], **sizes),
@@ -50,7 +55,8 @@ def build(preset: str, graph: SpacetimeGraph, sizes: Mapping[str, Any] = SIZES) 
     model = build_model(preset, like=graph, **settings).double()
     _, L, N, n = graph.x.shape
     up = {} if graph.up is None else {"up": graph.up[0]}
-    examples = [example(particles(B=9, L=L, N=N, n=n, seed=seed, **up)) for seed in (7, 8)]
+    windows = (particles(B=9, L=L, N=N, n=n, seed=seed, **up) for seed in (7, 8))
+    examples = [example(with_times(window, graph.horizon[0])) for window in windows]
     if isinstance(model, ClosedForm):
         model.solve(*([pair] for pair in examples))
     else:
@@ -63,9 +69,10 @@ def build(preset: str, graph: SpacetimeGraph, sizes: Mapping[str, Any] = SIZES) 
 
 
 def example(graph: SpacetimeGraph) -> tuple[SpacetimeGraph, Forecast]:
-    """A window and a random target."""
+    """A window and random targets."""
     g = torch.Generator().manual_seed(9)
-    x, v = torch.randn(2, *graph.x[:, 0].shape, generator=g, dtype=graph.x.dtype)
+    shape = (len(graph), graph.horizon.shape[1], *graph.x.shape[2:])
+    x, v = torch.randn(2, *shape, generator=g, dtype=graph.x.dtype)
     return graph, Forecast(x, v)
 
 
@@ -77,7 +84,9 @@ def is_refused(model: Forecaster, graph: SpacetimeGraph) -> bool:
         if re.match(r"\w+: \S", str(error)):
             return True
         raise AssertionError(f"the sentence does not begin with what is wrong: {error}") from None
-    assert forecast.x.shape == forecast.v.shape == graph.x[:, 0].shape
+    shape = (len(graph), graph.horizon.shape[1], *graph.x.shape[2:])
+    assert forecast.x.shape == forecast.v.shape == shape
+    assert torch.equal(forecast.times, graph.horizon)
     assert forecast.x.isfinite().all()
     assert forecast.v.isfinite().all()
     return False
@@ -127,21 +136,26 @@ def check_images(preset: str) -> None:
     moved[:, :, 1] += graph.box[:, None, 0]  # by a vector of the cell
     here, there = model(graph), model(graph.replace(x=moved))
     shift = torch.zeros_like(here.x)
-    shift[:, 1] = graph.box[:, 0]
+    shift[:, :, 1] = graph.box[:, :1]
     torch.testing.assert_close(there.x - shift, here.x, rtol=0, atol=1e-9)
     torch.testing.assert_close(there.v, here.v, rtol=0, atol=1e-9)
 
 
 def check_padding(preset: str) -> None:
     """Neither padding, NaN in its place, nor other graphs change forecasts and gradients."""
-    for kind, make in KINDS.items():
+    for kind, times in [*((kind, [1.0]) for kind in KINDS), ("holes", PATH), ("padded", PATH)]:
+
+        def make(kind: str = kind, times: list[float] = times, **sizes: Any) -> SpacetimeGraph:
+            return with_times(KINDS[kind](**sizes), times)
+
         graph, target = example(make())
         B, L, N, _ = graph.x.shape
         model = build(preset, graph)
         if is_refused(model, graph):
             continue
         alone, gradients = forecast_and_gradients(model, graph, target)
-        for larger in (make(N=N + 1), make(L=L + 1), make(N=N + 2, L=L + 2)):
+        sizes = [{"N": N + 1}, {"L": L + 1}, {"N": N + 2, "L": L + 2}]
+        for larger in (make(**size) for size in (sizes if len(times) == 1 else sizes[2:])):
             batch = collate([graph, larger])
             missing = ~batch.observed.unsqueeze(-1)
             x, v = (t.masked_fill(missing, torch.nan) for t in (batch.x, batch.v))
@@ -162,16 +176,69 @@ def forecast_and_gradients(
     model: Forecaster, graph: SpacetimeGraph, target: Forecast
 ) -> tuple[Forecast, list[torch.Tensor]]:
     """The forecast for the nodes of `target`, and the gradients of its error by x and weights."""
-    B, N, _ = target.x.shape
+    B, _, N, _ = target.x.shape
     x = graph.x.clone().requires_grad_()
     forecast = model(graph._replace(x=x))
-    forecast = Forecast(forecast.x[:B, :N], forecast.v[:B, :N])
-    mask = None if graph.node_mask is None else graph.node_mask[:B, :N]
-    loss = model.distance(forecast, target, mask, 1.0).sum()
+    mask = None if forecast.mask is None else forecast.mask[:B, :, :N]
+    forecast = Forecast(forecast.x[:B, :, :N], forecast.v[:B, :, :N], mask=mask)
+    loss = model.distance(forecast, target, 1.0).sum()
     weights = [p for p in model.parameters() if p.requires_grad]
     gradients = torch.autograd.grad(loss, [x, *weights], allow_unused=True)
     forecast = Forecast(forecast.x.detach(), forecast.v.detach())
     return forecast, [x.new_zeros(()) if g is None else g for g in gradients]
+
+
+def check_paths(preset: str) -> None:
+    """Several times are answered at once or step by step as by hand, and can be learned from."""
+    for kind in ("complete", "holes"):
+        graph, target = example(with_times(KINDS[kind](), PATH))
+        model = build(preset, graph, {**SIZES, "step_fraction": None, "steps": 150})
+        if kind == "holes" and is_refused(model, graph):
+            continue
+        assert not is_refused(model, graph)
+        with torch.no_grad():
+            path, tolerance = model(graph), 1e-9
+            if model.reads_horizon:
+                expected, tolerance = model(with_times(graph, PATH[0])), 1e-3  # (other steps)
+            else:
+                expected = path if model.forecasts_paths else step_by_step(model, graph)
+        pairs = zip((path.x, path.v), (expected.x, expected.v), strict=True)
+        for found, wanted in pairs:
+            size = max(1.0, float(wanted.abs().max()))
+            found = found[:, : wanted.shape[1]]
+            torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance * size)
+        holes = torch.rand(target.x.shape[:3], generator=torch.Generator().manual_seed(3)) < 0.2
+        unknown = [t.masked_fill(holes.unsqueeze(-1), torch.nan) for t in (target.x, target.v)]
+        target = Forecast(*unknown, mask=~holes)
+        if any(p.requires_grad for p in model.parameters()):
+            assert_finite_gradients(model.train(), graph, target)
+
+
+def step_by_step(model: Forecaster, graph: SpacetimeGraph) -> Forecast:
+    """Forecasts at the times 1, 2, ... of windows whose frames are 1 apart: a plain loop.
+
+    Each graph is on its own, without frames before its first and after its last observed one.
+    """
+    paths = []
+    for window in (graph[b] for b in range(len(graph))):
+        seen = torch.ones(window.x.shape[:3], dtype=torch.bool)
+        seen = seen if window.observed is None else window.observed
+        frames = seen[0].any(1).nonzero()[:, 0]
+        x, v, times, seen = (
+            t[:, frames[0] : frames[-1] + 1] for t in (window.x, window.v, window.times, seen)
+        )
+        states = []
+        for _ in range(graph.horizon.shape[1]):
+            masks = {} if graph.observed is None else {"observed": seen}
+            now = SpacetimeGraph(x, v, edge_attr=window.edge_attr, times=times, **masks)
+            one = model(now)
+            states.append((one.x, one.v))
+            there = seen.any(1, keepdim=True)
+            x, v = torch.cat([x[:, 1:], one.x], 1), torch.cat([v[:, 1:], one.v], 1)
+            times = torch.cat([times[:, 1:], times[:, -1:] + 1], 1)
+            seen = torch.cat([seen[:, 1:], there], 1)
+        paths.append([torch.cat(t, dim=1) for t in zip(*states, strict=True)])
+    return Forecast(*(torch.cat(t) for t in zip(*paths, strict=True)))
 
 
 def check_gradients(preset: str) -> None:
@@ -184,13 +251,17 @@ def check_gradients(preset: str) -> None:
     for window in (graph, still):
         for fraction in (0.0, 0.5, 1.0):
             model.set_progress(fraction)
-            model.zero_grad()
-            losses = model.losses(window, target, 1.0)
-            assert losses.shape == (8,)
-            losses.sum().backward()
-            for name, weight in model.named_parameters():
-                if weight.grad is not None:
-                    assert weight.grad.isfinite().all(), f"the gradient of {name} is not finite"
+            assert_finite_gradients(model, window, target)
+
+
+def assert_finite_gradients(model: Forecaster, graph: SpacetimeGraph, target: Forecast) -> None:
+    model.zero_grad()
+    losses = model.losses(graph, target, 1.0)
+    assert losses.shape == (len(graph),)
+    losses.sum().backward()
+    for name, weight in model.named_parameters():
+        if weight.grad is not None:
+            assert weight.grad.isfinite().all(), f"the gradient of {name} is not finite"
 
 
 def check_saving(preset: str) -> None:

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from spacetime_en import PRESETS, Forecast, StraightLine, Symmetries
+from spacetime_en import PRESETS, StraightLine, Symmetries
 from spacetime_en.nn.presets import Preset
+from spacetime_en.nn.rollout import with_times
 from tests.nn import contract
 
 
@@ -18,7 +19,9 @@ def test_contract(preset, check):
 @pytest.mark.parametrize("kind", contract.KINDS)
 def test_these_take_graphs_of_all_kinds(preset, kind):
     graph = contract.KINDS[kind]()
-    assert not contract.is_refused(contract.build(preset, graph), graph)
+    model = contract.build(preset, graph)
+    assert not contract.is_refused(model, graph)
+    assert not contract.is_refused(model, with_times(graph, contract.PATH))
 
 
 class Pushing(StraightLine):
@@ -28,7 +31,7 @@ class Pushing(StraightLine):
         line = super().forecast(graph)
         push = torch.zeros_like(line.x)
         push[..., 0] = 0.36
-        return Forecast(line.x + push, line.v)
+        return line._replace(x=line.x + push)
 
 
 class Modest(StraightLine):
@@ -44,7 +47,7 @@ class Leaking(StraightLine):
 
     def forecast(self, graph):
         line = super().forecast(graph)
-        return Forecast(line.x + line.v.mean(1, keepdim=True), line.v)
+        return line._replace(x=line.x + line.v.mean(2, keepdim=True))
 
 
 class Wrapped(StraightLine):
@@ -52,7 +55,15 @@ class Wrapped(StraightLine):
 
     def forecast(self, graph):
         line = super().forecast(graph)
-        return Forecast(line.x, line.v + line.x - line.x.mean(1, keepdim=True))
+        return line._replace(v=line.v + line.x - line.x.mean(2, keepdim=True))
+
+
+class Backwards(StraightLine):
+    """Has the times of a path in the wrong order."""
+
+    def forecast(self, graph):
+        line = super().forecast(graph)
+        return line._replace(x=line.x.flip(1), v=line.v.flip(1))
 
 
 class Singular(StraightLine):
@@ -65,7 +76,7 @@ class Singular(StraightLine):
     def forecast(self, graph):
         line = super().forecast(graph)
         speed = (self.weight * line.v).square().sum(-1, keepdim=True).sqrt()
-        return Forecast(line.x, line.v * (1 + speed))
+        return line._replace(v=line.v * (1 + speed))
 
 
 class Forgetful(StraightLine):
@@ -77,7 +88,7 @@ class Forgetful(StraightLine):
 
     def forecast(self, graph):
         line = super().forecast(graph)
-        return Forecast(line.x, line.v * self.number)
+        return line._replace(v=line.v * self.number)
 
 
 class Crashing(StraightLine):
@@ -93,7 +104,7 @@ class Crashing(StraightLine):
 
     def forecast(self, graph):
         line = super().forecast(graph)
-        return Forecast(line.x, line.v * self.weight)
+        return line._replace(v=line.v * self.weight)
 
 
 class Branching(StraightLine):
@@ -101,7 +112,7 @@ class Branching(StraightLine):
 
     def forecast(self, graph):
         line = super().forecast(graph)
-        return Forecast(line.x, 2 * line.v if bool(line.v.any()) else line.v)
+        return line._replace(v=2 * line.v if bool(line.v.any()) else line.v)
 
 
 class Flat(StraightLine):
@@ -109,7 +120,7 @@ class Flat(StraightLine):
 
     def forecast(self, graph):
         line = super().forecast(graph)
-        return Forecast(line.x, line.v + 0 * torch.linalg.cross(line.v, line.v))
+        return line._replace(v=line.v + 0 * torch.linalg.cross(line.v, line.v))
 
 
 BREACHES = [
@@ -117,6 +128,7 @@ BREACHES = [
     (Modest, contract.check_symmetries, "does not claim rotation equivariance, but has it"),
     (Leaking, contract.check_padding, "not close"),
     (Wrapped, contract.check_images, "not close"),
+    (Backwards, contract.check_paths, "not close"),
     (Singular, contract.check_gradients, "the gradient of weight is not finite"),
     (Forgetful, contract.check_saving, "forecasts other bits"),
     (Crashing, contract.check_refusals, "size of tensor"),

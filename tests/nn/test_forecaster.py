@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
+import torch
 
-from spacetime_en import PRESETS, Forecaster, InputError, LastFrame
+from spacetime_en import PRESETS, Forecaster, InputError, LastFrame, build_model
 from spacetime_en.nn.presets import arguments_of
+from tests.helpers import particles
 
 
 def arguments_with_types() -> list[Any]:
@@ -57,3 +60,36 @@ def test_types_that_are_not_of_json_are_the_models_own_matter() -> None:
             super().__init__()
 
     assert Free(either=bool, any="thing").config == {"f": abs, "either": bool, "any": "thing"}
+
+
+def facts(frame_time: float, *horizon_times: float) -> Any:
+    """What `trained_on` tells of a model's training."""
+    return SimpleNamespace(frame_time=frame_time, horizon_times=horizon_times)
+
+
+def test_one_horizon_is_rolled_out_where_it_is_the_time_between_frames() -> None:
+    graph = particles(horizon=[[1.0, 2.0]] * 3)
+    model = build_model("egnn", hidden=8).double()
+    path = model(graph)
+    for trained_on in (None, facts(1.0, 1.0), facts(1.0, 1.0, 2.0, 3.0)):
+        model.trained_on = trained_on
+        assert torch.equal(model(graph).x, path.x)
+    model.trained_on = facts(1.0, 4.0)
+    message = "horizon: this model was trained to forecast 4 ahead, from frames 1 apart"
+    with pytest.raises(InputError, match=message):
+        model(graph)
+    with pytest.raises(InputError, match=message):
+        model.at(graph, [2.0])
+    assert model(graph.replace(horizon=4.0)).x.shape == (3, 1, 4, 3)
+
+
+def test_another_time_is_asked_for_by_its_number() -> None:
+    """A model that knows one step takes two to a time that is twice as far."""
+    graph = particles()
+    model = build_model("egnn", hidden=8).double()
+    path = model.at(graph, [1.0, 2.0])
+    assert torch.equal(path.x[:, :1], model(graph).x)
+    assert torch.equal(model.at(graph, [2.0]).x, path.x[:, 1:])
+    assert model.at(graph, 2.0).times.tolist() == [[2]] * 3
+    with pytest.raises(InputError, match="graph: expected a SpacetimeGraph"):
+        model.at(graph.x, [1.0])

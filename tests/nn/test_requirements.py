@@ -5,7 +5,7 @@ import torch
 
 from spacetime_en import InputError
 from spacetime_en.nn import requirements
-from tests.helpers import masked, particles
+from tests.helpers import masked, padded, particles
 
 GRAPH = particles()  # B = 3, L = 3, N = 4, n = 3, d = 1, e = 1
 PAIRS = torch.tensor([[1], [0], [3], [2]])
@@ -21,6 +21,12 @@ PAIRS = torch.tensor([[1], [0], [3], [2]])
         ("check_nodes", (5,), (particles(N=5),), (masked(),)),
         ("check_frames", (3,), (GRAPH,), (particles(L=4),)),
         ("check_frames", (5,), (particles(L=5),), (masked(),)),
+        ("check_frames", (5,), (particles(L=5),), (padded(),)),
+        ("check_length", (5,), (masked(),), (masked(L=4),)),
+        ("check_last_frame", (), (masked()[:2],), (masked(),)),
+        ("check_no_padding", ("a mean",), (masked()[:1],), (padded(),)),
+        ("check_whole_frames", ("all",), (padded()[:1],), (masked()[:1],)),
+        ("check_targets", (1,), (GRAPH,), (particles(horizon=[[1.0, 2.0]] * 3),)),
         ("check_horizon", (), (GRAPH,), (particles(horizon=torch.tensor(0.0)),)),
         ("check_no_box", ("a centre",), (GRAPH,), (particles(box=torch.ones(3)),)),
     ],

@@ -59,7 +59,7 @@ def test_a_layer_adds_phi_u_times_the_direction():
         u = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
         rise, height = graph.v @ u, (graph.x - graph.x[:, :1].mean(2, keepdim=True)) @ u
         h = torch.cat([graph.h, height.unsqueeze(-1), rise.unsqueeze(-1)], dim=-1)
-        lift = (layer.phi_u(model.egnn.embed(h)) * u).mean(1)  # over time
+        lift = (layer.phi_u(model.egnn.embed(h)) * u).mean(1, keepdim=True)  # over time
         layer.phi_u[2].weight.zero_()
         without = model(graph)
     assert lift.abs().max() > 1e-2

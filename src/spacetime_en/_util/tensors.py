@@ -139,7 +139,7 @@ def _ragged(name: str, found: str) -> InputError:
     return InputError(
         f"{name}: expected one array with the same number of frames and nodes in every graph, "
         f"found {found}; build one graph each and join them with spacetime_en.collate, which pads "
-        "and sets the masks."
+        "and says in observed what was there."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, get_type_hints
@@ -136,23 +137,32 @@ class Forecaster(Pretrained, nn.Module):
         self.check(graph)
         if graph.horizon.shape[1] == 1 or self.forecasts_paths:
             return self.forecast(graph)
+        return self._step_by_step(graph)
+
+    def _step_by_step(self, graph: SpacetimeGraph) -> Forecast:
+        """The forecasts of a model that knows one horizon, if that is the time between frames."""
         facts = self.trained_on
-        if facts is not None and facts.frame_time not in (None, facts.horizon_times[0]):
-            raise InputError(
-                f"horizon: this model was trained to forecast {facts.horizon_times[0]:g} ahead, "
-                f"from frames {facts.frame_time:g} apart, and can forecast no other times; train "
-                "it for one frame step, or use a model that reads the horizon, such as set-flow."
-            )
+        # (A model that was trained on several times was so step by step.)
+        if facts is not None and facts.frame_time is not None and len(facts.horizon_times) == 1:
+            (horizon,) = facts.horizon_times
+            if not math.isclose(horizon, facts.frame_time, rel_tol=1e-6):
+                raise InputError(
+                    f"horizon: this model was trained to forecast {horizon:g} ahead, from frames "
+                    f"{facts.frame_time:g} apart, and can forecast no other times; train it for "
+                    "one frame step, or use a model that reads the horizon, such as set-flow."
+                )
         return rollout(self.forecast, graph)
 
-    def at(self, graph: SpacetimeGraph, times: Tensor | list[float]) -> Forecast:
+    def at(self, graph: SpacetimeGraph, times: Tensor | list[float] | float) -> Forecast:
         """Forecasts at other times than the graph's horizon, such as a whole path.
 
         Args:
             graph: L frames of N nodes.
             times: after the last frame, increasing, (T,) for all graphs or (B, T).
         """
-        return self(with_times(graph, times))
+        self.check(graph)
+        graph = with_times(graph, times)
+        return self(graph) if self.forecasts_paths else self._step_by_step(graph)
 
     def check(self, graph: SpacetimeGraph) -> None:
         """Refuse anything but a graph of the model's precision and device."""

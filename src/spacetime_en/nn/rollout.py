@@ -40,29 +40,43 @@ def rollout(
             frames (of graphs of one frame: of the first time); None: the graph's horizon.
     """
     graph = graph if times is None else with_times(graph, times)
-    asked, (step, counts) = graph.horizon, _steps(graph)
-    window = graph.unwrapped()._replace(horizon=step[:, None])
+    step, counts = _steps(graph)
+    window, oldest = _padding_first(graph.unwrapped()._replace(horizon=step[:, None]))
     states: dict[int, Forecast] = {}
     for k in range(1, counts[-1] + 1):
         forecast = model(window)
         if k in counts:
             states[k] = forecast
-        window = _advanced(window, forecast, step)
+        window = _advanced(window, forecast, step, oldest)
     path = [states[k] for k in counts]
     x, v = (torch.cat([getattr(f, name) for f in path], dim=1) for name in ("x", "v"))
     mask = None if graph.present is None else graph.present.unsqueeze(1).expand(x.shape[:3])
-    return Forecast(x, v, asked, mask)
+    return Forecast(x, v, graph.horizon, mask)
+
+
+def first_step(graph: SpacetimeGraph, target: Forecast) -> tuple[SpacetimeGraph, Forecast]:
+    """Windows and the first of their targets alone, which must be one step after the last frame."""
+    if graph.horizon.shape[1] > 1 and _steps(graph)[1][0] != 1:
+        raise InputError(
+            "horizon: this model forecasts several times step by step, and learns the step from "
+            f"the first one; expected it at the time between frames, found {graph.horizon[0, 0]:g}."
+        )
+    first = {name: getattr(target, name) for name in ("x", "v", "times", "mask")}
+    first = {name: None if value is None else value[:, :1] for name, value in first.items()}
+    return graph._replace(horizon=graph.horizon[:, :1]), Forecast(**first)
 
 
 def _steps(graph: SpacetimeGraph) -> tuple[Tensor, list[int]]:
     """The time step of each graph, (B,), and how many of them lead to each target time."""
     horizon, step = graph.horizon, graph.horizon[:, 0]
     if graph.x.shape[1] > 1:
-        times = graph.times
-        if graph.observed is not None:
-            times = times.masked_fill(~graph.observed.any(2), -torch.inf)
-        last = times.topk(2, dim=1).values  # (B, 2)
-        gap = last[:, 0] - last[:, 1]
+        gaps = graph.times.diff(dim=1)  # (B, L - 1)
+        if graph.observed is not None:  # (padding has no times)
+            number = torch.arange(gaps.shape[1], device=gaps.device)
+            first, last = _first_frame(graph.observed), graph.last_frame
+            padding = (number < first[:, None]) | (number >= last[:, None])
+            gaps = gaps.masked_fill(padding, torch.inf)
+        gap = gaps.amin(1)
         step = torch.where(gap.isfinite(), gap.to(step), step)
     ratio = horizon / step[:, None]
     counts = ratio.round()
@@ -81,12 +95,35 @@ def _steps(graph: SpacetimeGraph) -> tuple[Tensor, list[int]]:
     return step, counts[0].int().tolist()
 
 
-def _advanced(window: SpacetimeGraph, forecast: Forecast, step: Tensor) -> SpacetimeGraph:
-    """The window one frame later, with the forecast as its last frame."""
+def _padding_first(window: SpacetimeGraph) -> tuple[SpacetimeGraph, Tensor | None]:
+    """The window with frames of padding in front, and the number of its oldest frame, (B,).
+
+    Padding stays when frames are dropped, or a padded window would grow. (None: there is none.)
+    """
+    if window.observed is None:
+        return window, None
+    L = window.x.shape[1]
+    after = L - 1 - window.last_frame  # (B,)
+    order = (torch.arange(L, device=after.device) - after[:, None]) % L
+    return window.frames(order), _first_frame(window.observed) + after
+
+
+def _first_frame(observed: Tensor) -> Tensor:
+    """The number of the first frame in which any node was observed, (B, L, N) -> (B,)."""
+    return observed.any(2).int().argmax(1)
+
+
+def _advanced(
+    window: SpacetimeGraph, forecast: Forecast, step: Tensor, oldest: Tensor | None
+) -> SpacetimeGraph:
+    """The window one frame later, with the forecast as its last frame, without the oldest."""
     last = window.latest()  # (B, 1, N, ...)
     changes = {"x": forecast.x, "v": forecast.v, "times": last.times + step[:, None]}
     if window.features is not None:
-        of_speed = (window.features == speeds(window.v)).all((0, 1, 2))  # (d,)
+        is_speed = window.features.isclose(speeds(window.v), rtol=1e-4)
+        if window.observed is not None:
+            is_speed = is_speed | ~window.observed.unsqueeze(-1)
+        of_speed = is_speed.all(2).all(1).all(0)  # (d,)
         assert last.features is not None
         changes["features"] = torch.where(of_speed, speeds(forecast.v), last.features)
     if window.observed is not None:
@@ -95,6 +132,10 @@ def _advanced(window: SpacetimeGraph, forecast: Forecast, step: Tensor) -> Space
         value = getattr(window, name)
         if value is not None and value.shape[1] > 1:
             changes[name] = getattr(last, name)
-    return window._replace(
-        **{name: torch.cat([getattr(window, name)[:, 1:], t], dim=1) for name, t in changes.items()}
-    )
+    kept = torch.arange(window.x.shape[1] - 1, device=step.device)
+    if oldest is None:
+        older = {name: getattr(window, name)[:, 1:] for name in changes}
+    else:
+        rest = window.frames(kept + (kept >= oldest[:, None]))
+        older = {name: getattr(rest, name) for name in changes}
+    return window._replace(**{k: torch.cat([older[k], t], dim=1) for k, t in changes.items()})

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph, speeds
+from spacetime_en.metrics import both
 
 
 class State(NamedTuple):
@@ -125,6 +126,14 @@ class Units(NamedTuple):
         return x / self.length, forecast.v * (self.time / self.length)
 
 
+def counted(graph: SpacetimeGraph, target: Forecast) -> Tensor | None:
+    """Where a node is there and its target counts, (B, T, N); None: everywhere."""
+    present = graph.present
+    if present is not None:
+        present = present.unsqueeze(1).expand(target.x.shape[:3])
+    return both(present, target.mask)
+
+
 def require_up(graph: SpacetimeGraph) -> Tensor:
     """The direction ``up`` of a graph that must have one, (B, n)."""
     if graph.up is None:
@@ -164,7 +173,7 @@ def last_state(graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
 
 
 def without_gaps(graph: SpacetimeGraph, state: State) -> State:
-    """The state with positions wherever a node was not observed in a frame of its window.
+    """The state with positions also where a node was not observed, in the graph's units of time.
 
     They lie on straight lines between observations, and before the first and after the last on
     the line along the velocity there. Velocities in gaps stay 0.
@@ -179,7 +188,7 @@ def without_gaps(graph: SpacetimeGraph, state: State) -> State:
     earlier, later = before >= 0, after < L
     start = torch.where(earlier, before, after).clamp(0, L - 1)
     end = torch.where(later, after, before).clamp(0, L - 1)
-    times = (graph.times - graph.times[:, -1:]).to(state.x.dtype)[..., None].expand(observed.shape)
+    times = -graph.since.to(state.x.dtype).unsqueeze(-1).expand(observed.shape)
     t0, t1 = times.gather(1, start), times.gather(1, end)
     x0, x1, v0 = (
         t.gather(1, at.unsqueeze(-1).expand_as(t))

@@ -16,6 +16,7 @@ from tests import reference
 from tests.helpers import SMALL, particles, random_neighbours
 
 B, L, N, C = 2, 3, 4, 2
+EVERYONE = ~torch.eye(N, dtype=torch.bool).expand(B, 1, N, N)
 
 
 def attributes():
@@ -35,7 +36,7 @@ def test_flattened_form_attends_over_vectors_of_all_edges(causal):
     layer = FlattenedEdgeAttention(N, C, scaled=True).double()
     assert layer.attention.q.weight.shape == (2 * N * (N - 1),) * 2
     a = attributes()
-    found, _ = layer(a, Window.of(a, None, causal), False)
+    found, _ = layer(a, Window.of(a, None, causal), EVERYONE, False)
     pairs = [(i, j) for i in range(N) for j in range(N) if i != j]
     for b in range(B):
         tokens = torch.stack([torch.cat([a[b, t, i, j] for i, j in pairs]) for t in range(L)])
@@ -49,7 +50,7 @@ def test_nodes_form_is_appendix_c():
     torch.manual_seed(0)
     layer = NodeEdgeAttention(N, scaled=True).double()
     a = attributes()
-    found, pi = layer(a, Window(), True)
+    found, pi = layer(a, Window(), EVERYONE, True)
     q, k, v = (w.T for w in weights(layer))
     for b in range(B):
         for t in range(L):
@@ -65,12 +66,32 @@ def test_shared_form_attends_along_each_edge(causal):
     torch.manual_seed(0)
     layer = SharedEdgeAttention(C, scaled=True).double()
     a = attributes()
-    found, _ = layer(a, Window.of(a, None, causal), False)
+    found, _ = layer(a, Window.of(a, None, causal), EVERYONE, False)
     for b in range(B):
         for i in range(N):
             for j in range(N):
                 expected = reference.qkv_attention(*weights(layer), a[b, :, i, j], causal=causal)
                 torch.testing.assert_close(found[b, :, i, j], expected)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_an_edge_attends_over_the_frames_in_which_both_of_its_nodes_were(causal):
+    """As if its series had never held the others: those frames cut out by hand."""
+    torch.manual_seed(0)
+    layer = SharedEdgeAttention(C, scaled=True).double()
+    a = attributes()
+    observed = torch.rand(B, L, N, generator=torch.Generator().manual_seed(1)) < 0.7
+    there = observed[..., None] & observed[..., None, :]  # (B, L, N, N)
+    found, _ = layer(a, Window.of(a, observed, causal), there & EVERYONE, False)
+    for b in range(B):
+        for i in range(N):
+            for j in range(N):
+                seen = there[b, :, i, j]
+                if i != j and seen.any():
+                    alone = a[b, seen, i, j]
+                    expected = reference.qkv_attention(*weights(layer), alone, causal=causal)
+                    torch.testing.assert_close(found[b, seen, i, j], expected)
+    assert found.isfinite().all()
 
 
 def test_off_diagonal_keeps_the_order_and_can_be_undone():
@@ -90,10 +111,13 @@ def test_forms_tied_to_n_say_so(form):
         model(particles(N=5))
     with pytest.raises(InputError, match="needs a complete graph"):
         model(particles(neighbours=random_neighbours(4, 2)))
-    mask = torch.ones(3, 4, dtype=torch.bool)
-    mask[1, 3] = False
+    mask = torch.ones(3, 3, 4, dtype=torch.bool)
+    mask[1, :, 3] = False
     with pytest.raises(InputError, match="a graph of the batch has 3 of 4"):
-        model(particles(node_mask=mask))
+        model(particles(observed=mask))
+    mask[1, 0, 3] = True
+    with pytest.raises(InputError, match="observed: adjacency=.* a node is missing in a frame"):
+        model(particles(observed=mask))
 
 
 def test_shared_form_needs_edges_that_last():

@@ -7,7 +7,9 @@ import torch
 
 from spacetime_en.nn.layers.attention import QKVAttention, Window, attend, logit_scale
 
-OBSERVED = torch.tensor([[True, True, True, True], [False, True, True, False]])
+OBSERVED = torch.tensor(  # of two graphs with three nodes each, (B, N, L)
+    [[[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 0, 0]], [[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 0, 0]]]
+).bool().transpose(1, 2)  # fmt: skip
 
 
 def random_series(count):
@@ -25,16 +27,25 @@ def test_weights_are_a_softmax_over_the_visible_frames(observed, causal):
     assert none is None
     assert torch.allclose(fused, mixed)
     for b in range(2):
-        for t in range(4):
-            seen = [
-                s
-                for s in range(4)
-                if (observed is None or observed[b, s] or (causal and s == t))
-                and (not causal or s <= t)
-            ]
-            powers = {s: math.exp(0.5 * float(q[b, 0, t] @ k[b, 0, s])) for s in seen}
-            expected = [powers.get(s, 0.0) / sum(powers.values()) for s in range(4)]
-            assert weights[b, 0, t].tolist() == pytest.approx(expected)
+        for i in range(3):
+            there = [s for s in range(4) if observed is None or observed[b, s, i]]
+            for t in range(4):
+                seen = [
+                    s
+                    for s in range(4)
+                    if (s in there or not there or (causal and s == t)) and (not causal or s <= t)
+                ]
+                powers = {s: math.exp(0.5 * float(q[b, i, t] @ k[b, i, s])) for s in seen}
+                expected = [powers.get(s, 0.0) / sum(powers.values()) for s in range(4)]
+                assert weights[b, i, t].tolist() == pytest.approx(expected)
+
+
+def test_frames_are_those_in_which_anybody_was():
+    window = Window.of(torch.empty(2, 4), OBSERVED, causal=False)
+    assert window.frames.tolist() == [[True] * 4, [True] * 4]
+    alone = Window.of(torch.empty(2, 4), OBSERVED[..., 1:2], causal=False)
+    assert alone.frames.tolist() == [[True, False, True, True], [True, False, False, True]]
+    assert Window.of(torch.empty(2, 4), None, causal=True).frames is None
 
 
 def test_the_scale_is_that_of_the_appendix_or_of_the_main_text():

@@ -41,9 +41,9 @@ def test_unknown_letters_are_refused():
 
 
 def test_z_needs_a_complete_graph():
-    mask = torch.ones(3, 4, dtype=torch.bool)
-    mask[1, 3] = False
+    mask = torch.ones(3, 1, 4, dtype=torch.bool)
+    mask[1, 0, 3] = False
     with pytest.raises(InputError, match=r"the encoding Z counts all nodes, .* has 3 of 4"):
-        SET(encodings="Z", **SMALL).double()(particles(node_mask=mask))
+        SET(encodings="Z", **SMALL).double()(particles(observed=mask))
     with pytest.raises(InputError, match="the encoding Z needs a complete graph"):
         SET(encodings="Z", **SMALL).double()(particles(neighbours=random_neighbours(4, 2)))

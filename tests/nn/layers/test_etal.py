@@ -101,23 +101,31 @@ def test_a_missing_first_frame_costs_no_digits_in_float32():
     """Missing frames hold 0, far from a cloud of this spread: they must not be the reference."""
     x = series(dtype=torch.float32) + 1e3
     front = torch.cat([torch.zeros_like(x[:, :, :1]), x], dim=2)
-    observed = torch.tensor([[False, True, True, True, True, True]] * 2)
+    observed = torch.tensor([False, True, True, True, True, True])[None, :, None].expand(2, 6, 3)
     found, _ = position_attention(front, window(front, False, observed), 1.0, 0.5, False)
     exact, _ = position_attention(x.double(), Window(), 1.0, 0.5, False)
     torch.testing.assert_close(found[:, :, 1:].double(), exact, atol=2e-4, rtol=0)
 
 
+@pytest.mark.parametrize("equivariant", [True, False])
 @pytest.mark.parametrize("causal", [True, False])
-def test_missing_frames_are_not_seen(causal):
-    """With a frame missing, the others attend as if the window had never held it."""
-    observed = torch.tensor([[True, False, True, True, False], [False, True, True, False, True]])
-    x = series()
-    found, _ = position_attention(x, window(x, causal, observed), 1.0, 0.5, with_weights=False)
+def test_a_node_attends_over_its_own_observed_frames(causal, equivariant):
+    """As if its window had never held the others: those frames cut out by hand."""
+    torch.manual_seed(0)
+    etal = ETAL(features=2, dims=3, equivariant=equivariant, scaled=True, step=0.5).double()
+    observed = torch.rand(2, 5, 3, generator=torch.Generator().manual_seed(2)) < 0.6  # (B, L, N)
+    observed[0, :, 2] = False
+    h, x, v = (series(c=c).transpose(1, 2) for c in (2, 3, 3))
+    found = etal(h, x, v, Window.of(x, observed, causal))[:3]
     for b in range(2):
-        alone = x[b : b + 1, :, observed[b]]
-        expected, _ = position_attention(alone, window(alone, causal), 1.0, 0.5, False)
-        torch.testing.assert_close(found[b, :, observed[b]], expected[0])
-    assert found.isfinite().all()
+        for i in range(3):
+            seen = observed[b, :, i]
+            alone = [t[b : b + 1, seen, i : i + 1] for t in (h, x, v)]
+            if seen.any():
+                expected = etal(*alone, Window.of(alone[1], None, causal))[:3]
+                for have, want in zip(found, expected, strict=True):
+                    torch.testing.assert_close(have[b, seen, i], want[0, :, 0])
+    assert all(t.isfinite().all() for t in found)
 
 
 def test_the_nonequivariant_ablation_attends_with_learned_matrices():

@@ -15,8 +15,8 @@ from tests.nn.samples import MIRROR, PARENTS, bodies
 
 def moved(graph):
     """Some targets: a pose of the same bodies a step later, bent."""
-    x = graph.x[:, -1] + 1.3 * (graph.x[:, -1] - graph.x[:, -2]) + 0.1 * graph.x[:, -1].abs()
-    return Forecast(x, graph.v[:, -1])
+    last = graph.x[:, -1:]
+    return Forecast(last + 1.3 * (last - graph.x[:, -2:-1]) + 0.1 * last.abs(), graph.v[:, -1:])
 
 
 def calibrate(model, graph):
@@ -50,7 +50,7 @@ def test_what_one_side_does_the_other_could_do():
     for mirrored in (True, False):
         model = lively(graph, mirrored=mirrored)
         here, there = model(graph), model(swapped)
-        same = torch.allclose(there.x, here.x[:, MIRROR], atol=1e-10)
+        same = torch.allclose(there.x, here.x[:, :, MIRROR], atol=1e-10)
         assert same == mirrored
 
 
@@ -68,6 +68,20 @@ def test_forecasts_are_part_memory_and_training_is_without_it():
     kernel = build_model("kernel", like=graph).double()
     kernel.solve([(graph, moved(graph))], [(graph, moved(graph))])
     torch.testing.assert_close(known.x, kernel(other).x)
+
+
+def test_of_a_path_it_learns_the_first_step():
+    graph = bodies(B=20).replace(horizon=1.0)
+    path = graph.replace(horizon=torch.tensor([[1.0, 2.0]]).expand(20, 2))
+    target = moved(graph)
+    twice = Forecast(*(torch.cat([t, t + 1], 1) for t in (target.x, target.v)))
+    one, other = (build_model("body", like=graph, hidden=8).double().eval() for _ in range(2))
+    one.calibrate((graph, target), (graph, target))
+    other.calibrate((path, twice), (path, twice))
+    torch.testing.assert_close(one.memory(graph).x, other.memory(graph).x)
+    late = path.replace(horizon=path.horizon + 1)
+    with pytest.raises(InputError, match="horizon: .* learns the step from the first one"):
+        other.calibrate((late, twice), (late, twice))
 
 
 def test_as_built_bones_go_on_as_they_did():

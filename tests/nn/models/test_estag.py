@@ -8,7 +8,7 @@ import torch
 from spacetime_en import InputError, build_model
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.models.estag import FourierFeatures, SpatialModule, TemporalModule
-from tests.helpers import liven, masked, particles, random_neighbours
+from tests.helpers import liven, masked, padded, particles, random_neighbours
 
 
 def lively(graph, **settings):
@@ -89,8 +89,8 @@ def test_the_temporal_module_is_its_equation_and_knows_no_later_frame():
 def test_as_built_it_forecasts_the_last_frame_and_every_parameter_learns():
     graph = particles(L=5)
     built = build_model("estag", like=graph, hidden=8).double()
-    assert torch.allclose(built(graph).x, graph.x[:, -1])
-    assert torch.allclose(built(graph).v, graph.v[:, -1])
+    assert torch.allclose(built(graph).x, graph.x[:, -1:])
+    assert torch.allclose(built(graph).v, graph.v[:, -1:])
     model = lively(graph)
     forecast = model(graph)
     (forecast.x.square().sum() + forecast.v.square().sum()).backward()
@@ -103,7 +103,9 @@ def test_frames_that_are_missing_or_not_as_many_are_refused():
     with pytest.raises(InputError, match="tied to 5 frames"):
         model(particles(L=4))
     with pytest.raises(InputError, match="means over all nodes"):
-        model(masked())
+        model(padded())
+    with pytest.raises(InputError, match=r"observed: this model needs every node in all 5 frames"):
+        model(masked()[:1])
 
 
 def test_lists_that_change_and_boxes_are_refused():

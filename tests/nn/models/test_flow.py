@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model
+from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model, collate
 from spacetime_en.geometry import norm
 from spacetime_en.nn.models.flow import Curriculum
 from tests.helpers import liven, masked, particles
@@ -27,7 +27,7 @@ def test_a_symmetric_force_conserves_momentum_and_energy():
     graph = particles(L=1, B=2, horizon=3.0)
     model = flow(law=False, step_fraction=0.01)
     forecast = model(graph)
-    torch.testing.assert_close(forecast.v.mean(1), graph.v[:, 0].mean(1))
+    torch.testing.assert_close(forecast.v.mean(2), graph.v.mean(2))
     # The potential of a pair is minus the integral of its force over r, here by quadrature.
     r = torch.linspace(1e-3, 20, 40_001, dtype=torch.float64)[:, None]
     tables = {}
@@ -46,9 +46,9 @@ def test_a_symmetric_force_conserves_momentum_and_energy():
         return total
 
     c = graph.edge_attr[:, 0, ..., 0]
-    start, end = energy(graph.x[:, 0], graph.v[:, 0], c), energy(forecast.x, forecast.v, c)
+    start, end = energy(graph.x[:, 0], graph.v[:, 0], c), energy(*forecast.last, c)
     kinetic = graph.v.square().sum((1, 2, 3)) / 2
-    moved = (forecast.v.square().sum((1, 2)) / 2 - kinetic).abs()
+    moved = (forecast.v.square().sum((1, 2, 3)) / 2 - kinetic).abs()
     assert (moved > 0.05).all()  # energy was exchanged
     assert ((end - start).abs() < 0.02 * moved + 2e-3).all()
 
@@ -63,10 +63,10 @@ def test_two_bodies_go_round_each_other(step_fraction):
     graph = SpacetimeGraph(x[:, None], v[:, None], edge_attr=-torch.ones(2, 2, 1), horizon=time)
     model = flow(steps=400, step_fraction=step_fraction)
     forecast = model(graph)
-    torch.testing.assert_close(forecast.x, x, rtol=0, atol=1e-3)
-    quarter, half = model.at(graph, [time / 4, time / 2])
-    torch.testing.assert_close(half.x, -x, rtol=0, atol=1e-3)
-    torch.testing.assert_close(quarter.x[0, 0], torch.tensor([0, 0.5]).double(), rtol=0, atol=1e-3)
+    torch.testing.assert_close(forecast.x[:, 0], x, rtol=0, atol=1e-3)
+    quarter, half = model.at(graph, [time / 4, time / 2]).x.unbind(1)
+    torch.testing.assert_close(half, -x, rtol=0, atol=1e-3)
+    torch.testing.assert_close(quarter[0, 0], torch.tensor([0, 0.5]).double(), rtol=0, atol=1e-3)
 
 
 def test_steps_are_coarser_in_training():
@@ -92,47 +92,64 @@ def test_forecasts_at_many_times_continue_each_other():
     graph = far_apart(horizon=2.0)
     model = flow(step_fraction=0.01)
     several = model.at(graph, [0.5, 1.0, 2.0])
-    torch.testing.assert_close(several[-1].x, model(graph).x, rtol=0, atol=1e-4)
-    each = torch.tensor([[0.5, 1.0], [1.0, 2.0], [2.0, 2.0]], dtype=torch.float64)
+    torch.testing.assert_close(several.last[0], model(graph).x[:, 0], rtol=0, atol=1e-4)
+    each = torch.tensor([[0.5, 1.0], [1.0, 2.0], [0.0, 2.0]], dtype=torch.float64)
     own = model.at(graph, each)
-    torch.testing.assert_close(own[0].x[0], several[0].x[0])
-    torch.testing.assert_close(own[1].x[1], several[2].x[1], rtol=0, atol=1e-4)
-    torch.testing.assert_close(own[1].x[2], own[0].x[2])
+    assert torch.equal(own.times, each)
+    torch.testing.assert_close(own.x[0, 0], several.x[0, 0], rtol=0, atol=1e-4)
+    torch.testing.assert_close(own.x[1, 1], several.x[1, 2], rtol=0, atol=1e-4)
+    torch.testing.assert_close(own.x[2, 0], graph.x[2, -1])
     for times, what in (
-        ([1.0, 0.5], "expected times after the last frame, in increasing order"),
-        ([-1.0, 0.5], "expected times after the last frame"),
-        ([math.nan], "expected times after the last frame"),
-        ([], r"expected shape \(T,\) or \(B, T\) with B = 3, found \(0,\)"),
-        (1.0, r"with B = 3, found \(\)"),
-        (torch.ones(2, 4), r"with B = 3, found \(2, 4\)"),
+        ([1.0, 0.5], "expected the target times in increasing order"),
+        ([-1.0, 0.5], "expected a time ahead"),
+        ([math.nan], "expected finite numbers"),
+        ([], "expected at least one target time"),
+        (torch.ones(2, 4), r"\(3, any\), found \(2, 4\)"),
     ):
-        with pytest.raises(InputError, match=f"times: .*{what}"):
+        with pytest.raises(InputError, match=f"horizon: .*{what}"):
             model.at(graph, times)
     with pytest.raises(InputError, match=r"graph: its dtype is torch.float32, the model's is"):
         model.at(graph.to(torch.float32), [1.0])
 
 
-def test_only_the_last_observed_frame_is_read():
+def test_only_the_last_observation_of_each_node_is_read():
     graph = masked()
     model = flow()
-    other = graph.replace(x=graph.x.clone(), v=graph.v.clone())
-    other.x[0, :-1] = 7.0
-    other.x[2, :-2] = 7.0
-    torch.testing.assert_close(model(graph).x, model(other).x)
+    newest = torch.arange(5)[:, None] == graph.last_observed[:, None]  # (B, L, N)
+    x, v = (t.masked_fill(~newest[..., None], 7.0) for t in (graph.x, graph.v))
+    torch.testing.assert_close(model(graph).x, model(graph.replace(x=x, v=v)).x)
+    # Nodes that are missing in the last frame are moved there first.
+    moved = graph.latest()
+    assert (graph.age > 0)[graph.present].any()
+    torch.testing.assert_close(model(graph).x, model(moved).x)
 
 
 def test_what_is_behind_masks_does_not_reach_the_loss():
-    graph = masked().replace(x=torch.rand(3, 5, 5, 3), v=torch.rand(3, 5, 5, 3), frame_mask=None)
-    graph = graph.to(torch.float64)
-    missing = ~graph.node_mask[:, None, :, None]
-    graph = graph.replace(
-        x=graph.x.masked_fill(missing, torch.nan), v=graph.v.masked_fill(missing, torch.nan)
-    )
+    graph = masked()
     model = flow()
     target = model(graph)
+    unknown = target.replace(x=target.x.masked_fill(~target.mask[..., None], torch.nan))
     for used in (0.0, 1.0):
         model.set_progress(used)
-        assert model.losses(graph, target, 1.0).isfinite().all()
+        for truth in (target, unknown):
+            losses = model.losses(graph, truth, 1.0)
+            assert losses.isfinite().all()
+
+
+def test_the_window_teaches_where_all_nodes_were_in_its_first_and_last_frame():
+    """Padded or not, whole windows have the loss that they have alone; others have none."""
+    model = flow(law=False)
+    model.set_progress(0.0)  # the window is all it looks at
+    graph = particles(L=3)
+    target = Forecast(*torch.zeros(2, 3, 1, 4, 3, dtype=torch.float64))
+    alone = model.losses(graph, target, 1.0)
+    seen = torch.ones(3, 4, 6, dtype=torch.bool)
+    seen[:, 0, 2] = False
+    partly = particles(L=4, N=6, observed=seen)
+    zeros = Forecast(*torch.zeros(2, 3, 1, 6, 3, dtype=torch.float64))
+    together = model.losses(*collate([(graph, target), (partly, zeros)]), 1.0)
+    torch.testing.assert_close(together[:3], alone)
+    assert not together[3:].any()
 
 
 def test_paths_in_a_box_go_on_where_they_are():
@@ -150,7 +167,7 @@ def test_nothing_to_explain_is_no_error():
     model = flow(law=False)
     for used in (0.0, 0.5, 1.0):
         model.set_progress(used)
-        at_rest = Forecast(still.x[:, 0], still.v[:, 0])
+        at_rest = Forecast(still.x, still.v)
         assert model.losses(still, at_rest, 1.0).isfinite().all()
 
 
@@ -208,12 +225,11 @@ def test_the_loss_is_0_for_the_truth_and_grows_with_the_error(L, used):
     model.set_progress(used)
     if L > 1:  # let the last frame be what the flow makes of the first
         span = (graph.times[:, -1] - graph.times[:, 0]).to(graph.x)
-        first = graph.frame(torch.zeros(3, dtype=torch.long)).replace(horizon=span)
-        end = model(first)
-        graph.x[:, -1], graph.v[:, -1] = end.x, end.v
+        first = graph.frame(torch.zeros(3, dtype=torch.long), span[:, None])
+        graph.x[:, -1], graph.v[:, -1] = model(first).last
     truth = model(graph)
     none = model.losses(graph, truth, alpha=1.0)
-    one = torch.tensor([1.0, 0, 0], dtype=torch.float64)[:, None, None]  # of three windows
+    one = torch.tensor([1.0, 0, 0], dtype=torch.float64)[:, None, None, None]  # of three windows
     some, more = (
         model.losses(graph, Forecast(truth.x + d * one, truth.v), 1.0) for d in (0.1, 0.3)
     )
@@ -234,7 +250,7 @@ def at_the_end(B):
 
 def test_where_nothing_can_be_predicted_a_fifth_of_the_windows_still_counts():
     model, graph, truth = at_the_end(B=10)
-    off = torch.arange(1.0, 11.0, dtype=torch.float64)[:, None, None]
+    off = torch.arange(1.0, 11.0, dtype=torch.float64)[:, None, None, None]
     losses = model.losses(graph, Forecast(truth.x + 1e3 * off, truth.v), 1.0)
     assert (losses <= 0.5).sum() == 2
     assert losses[2:].min() > 0.5

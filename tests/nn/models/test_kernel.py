@@ -8,6 +8,7 @@ from spacetime_en.data import load_task
 from spacetime_en.evaluation import measure_errors
 from spacetime_en.nn.models.kernel import KERNEL_PENALTIES, WIDTHS, Kernel
 from spacetime_en.nn.models.trivial import StraightLine
+from spacetime_en.nn.rollout import with_times
 from spacetime_en.testing import equivariance_errors
 from spacetime_en.training import fit
 from tests.data.cmu import needs_cmu
@@ -17,9 +18,10 @@ from tests.nn.samples import MIRROR, bodies
 
 def law(graph):
     """Nodes are drawn to their centroid, the more the faster the first of them is."""
-    tau = graph.horizon[:, None, None]
-    last, v = graph.x[:, -1], graph.v[:, -1]
-    pull = torch.tanh(v[:, :1].square().sum(-1, keepdim=True)) * (last - last.mean(1, keepdim=True))
+    tau = graph.horizon[..., None, None]  # (B, T, 1, 1)
+    last, v = graph.x[:, -1:], graph.v[:, -1:].expand(-1, tau.shape[1], -1, -1)
+    speed = v[:, :, :1].square().sum(-1, keepdim=True)
+    pull = torch.tanh(speed) * (last - last.mean(2, keepdim=True))
     return Forecast(last + tau * v - 0.5 * pull, v - pull / tau)
 
 
@@ -53,7 +55,7 @@ def test_what_one_side_does_the_other_could_do():
     for mirrored in (True, False):
         model = solved(graph, graph, mirrored=mirrored)
         here, there = model(graph), model(swapped)
-        assert torch.allclose(there.x, here.x[:, MIRROR], atol=1e-10) == mirrored
+        assert torch.allclose(there.x, here.x[:, :, MIRROR], atol=1e-10) == mirrored
 
 
 def test_windows_fit_the_template_best_as_they_are_turned():
@@ -63,7 +65,7 @@ def test_windows_fit_the_template_best_as_they_are_turned():
         model = solved(train, train)
         start = model.start(train)
         seen = model._descriptors(start)
-        turn = model._alignment(start, seen, model.template)
+        turn = model._alignment(start.graph, seen, model.template)
         torch.testing.assert_close(turn @ turn.mT, torch.eye(3).double().expand_as(turn))
         best = (seen @ turn - model.template).square().sum((1, 2))
         if up:
@@ -77,17 +79,21 @@ def test_windows_fit_the_template_best_as_they_are_turned():
             assert (other >= best - 1e-9).all()
 
 
-def test_forecasts_are_those_of_plain_kernel_regression():
-    train, val, test = bodies(B=12), bodies(B=9, seed=1), bodies(B=4, seed=2)
+@pytest.mark.parametrize("times", [[2.0], [0.5, 2.0]])
+def test_forecasts_are_those_of_plain_kernel_regression(times):
+    train, val, test = (
+        with_times(bodies(B=B, seed=seed), times) for seed, B in enumerate((12, 9, 4))
+    )
     model = solved(train, val, mirrored=False)
 
     def turned(graph):
         start = model.start(graph)
         seen = model._descriptors(start)
-        turn = model._alignment(start, seen, model.template)
+        turn = model._alignment(start.graph, seen, model.template)
         line, end = StraightLine()(graph), law(graph)
-        residual = end.x - line.x, graph.horizon[:, None, None] * (end.v - line.v)
-        return (seen @ turn).flatten(1), [(b @ turn).flatten(1) for b in residual], turn
+        residual = end.x - line.x, graph.horizon[..., None, None] * (end.v - line.v)
+        values = [(b @ turn.unsqueeze(1)).flatten(1) for b in residual]
+        return (seen @ turn).flatten(1), values, turn
 
     (a, y, _), (b, y_val, _), (c, _, turn) = (turned(g) for g in (train, val, test))
     square = [(a[i] - a[j]).square().sum() for i in range(12) for j in range(i)]
@@ -101,13 +107,19 @@ def test_forecasts_are_those_of_plain_kernel_regression():
         for penalty in KERNEL_PENALTIES:
             w = [torch.linalg.solve(k_train + penalty * torch.eye(12).double(), t) for t in y]
             error = [float((k_val @ w[i] - y_val[i]).square().mean()) for i in range(2)]
-            found.append((width, error, [(k_test @ t).unflatten(1, (8, 3)) @ turn.mT for t in w]))
+            found.append(
+                (
+                    width,
+                    error,
+                    [(k_test @ t).unflatten(1, (-1, 8, 3)) @ turn.mT.unsqueeze(1) for t in w],
+                )
+            )
     width, _, (x, _) = min(found, key=lambda case: case[1][0])
     same = [case for case in found if case[0] == width]  # velocities have a penalty of their own
     _, _, (_, v) = min(same, key=lambda case: case[1][1])
     line = StraightLine()(test)
     torch.testing.assert_close(model(test).x, line.x + x, rtol=1e-5, atol=1e-6)
-    v = line.v + v / test.horizon[:, None, None]
+    v = line.v + v / test.horizon[..., None, None]
     torch.testing.assert_close(model(test).v, v, rtol=1e-5, atol=1e-6)
 
 
@@ -120,7 +132,7 @@ def gait(B, seed):
     turn = torch.linalg.qr(torch.randn(B, 1, 3, 3, generator=g, dtype=torch.float64))[0]
     x = (3 * pose + moments.sin() * swing + moments.cos() * kick) @ turn
     graph = SpacetimeGraph.from_positions(x, horizon=2.0)
-    residual = ((3 * phase).sin() * swing @ turn)[:, 0]
+    residual = (3 * phase).sin() * swing @ turn
     line = StraightLine()(graph)
     return graph, Forecast(line.x + residual, line.v - residual)
 
@@ -184,7 +196,7 @@ def test_flat_windows_and_many_at_rest_spoil_nothing(up, flat):
 def test_few_nodes_frames_and_dimensions_are_enough(N, L, n):
     graph = particles(B=9, N=N, L=L, n=n, horizon=1.0).replace(edge_attr=None)
     model = build_model("kernel", like=graph).double()
-    target = Forecast(graph.x[:, -1] + 2 * graph.v[:, -1], graph.v[:, -1])
+    target = Forecast(graph.x[:, -1:] + 2 * graph.v[:, -1:], graph.v[:, -1:])
     model.solve([(graph, target)], [(graph, target)])
     found = equivariance_errors(model, graph)
     assert max(found.translation, found.rotation) < 1e-6
@@ -227,8 +239,8 @@ def test_bodies_that_do_not_move_stay():
     graph = bodies()
     still = graph.replace(x=graph.x[:, :1].expand_as(graph.x), v=torch.zeros_like(graph.v))
     model = build_model("kernel", like=graph).double()
-    model.solve([(still, Forecast(still.x[:, -1], still.v[:, -1]))] * 2, [(still, law(still))])
-    torch.testing.assert_close(model(still).x, still.x[:, -1])
+    model.solve([(still, Forecast(still.x[:, -1:], still.v[:, -1:]))] * 2, [(still, law(still))])
+    torch.testing.assert_close(model(still).x, still.x[:, -1:])
     assert model(graph).x.isfinite().all()
 
 

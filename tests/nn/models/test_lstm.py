@@ -4,7 +4,7 @@ import torch
 from spacetime_en import LSTM, InputError
 from spacetime_en.nn.layers.attention import Window
 from spacetime_en.nn.models.lstm import LSTMOverTime
-from tests.helpers import SMALL, masked, particles
+from tests.helpers import SMALL, masked, padded, particles
 
 
 def inputs(L):
@@ -27,7 +27,7 @@ def test_missing_frames_are_skipped():
     layer = LSTMOverTime(nodes=4, features=1, dims=3).double()
     h, x, v = inputs(5)
     observed = torch.tensor([[True, False, True, True, False]] * 2)
-    _, found, _, _ = layer(h, x, v, Window(observed))
+    _, found, _, _ = layer(h, x, v, Window(observed.unsqueeze(2).expand(2, 5, 4)))
     _, expected, _, _ = layer(*(t[:, observed[0]] for t in (h, x, v)), Window())
     torch.testing.assert_close(found[:, observed[0]], expected)
 
@@ -38,5 +38,7 @@ def test_a_wrong_n_says_so():
         model(particles(N=4))
     with pytest.raises(InputError, match=r"tied to n = 3 space dimensions, the graph has 2"):
         model(particles(N=5, n=2))
-    with pytest.raises(InputError, match=r"node_mask: .*a graph of the batch has 3 of 5"):
-        model(masked())
+    with pytest.raises(InputError, match=r"observed: .*a graph of the batch has 3 of 5"):
+        model(padded())
+    with pytest.raises(InputError, match=r"observed: a token of the LSTM .* fill the gaps"):
+        model(masked()[:1])

@@ -20,25 +20,33 @@ def statistics(graph):
 def test_means_and_scatter_are_those_of_a_plain_loop(graph):
     found = statistics(graph)
     B, L, N, n = graph.x.shape
+    seen = torch.ones(B, L, N, dtype=torch.bool) if graph.observed is None else graph.observed
     for b in range(B):
-        frames = [t for t in range(L) if graph.frame_mask is None or graph.frame_mask[b, t]]
-        nodes = [i for i in range(N) if graph.node_mask is None or graph.node_mask[b, i]]
-        m, t = len(frames), graph.times[b]
-        middle = sum(t[k] for k in frames) / m
+        t = graph.times[b]
+        frames = [k for k in range(L) if seen[b, k].any()]
+        nodes = [i for i in range(N) if seen[b, :, i].any()]
+        middle = sum(t[k] for k in frames) / len(frames)
         torch.testing.assert_close(found.mean_age[b], t[frames[-1]] - middle)
-        centre = torch.zeros(n, dtype=torch.float64)
+        centre, squares = torch.zeros(n, dtype=torch.float64), []
         for i in nodes:
-            x = sum(graph.x[b, k, i] for k in frames) / m
-            v = sum(graph.v[b, k, i] for k in frames) / m
-            centre += x / len(nodes)
-            torch.testing.assert_close(found.x[b, i], x)
+            own = [k for k in frames if seen[b, k, i]]  # a node has frames of its own
+            m, own_middle = len(own), sum(t[k] for k in own) / len(own)
+            x = sum(graph.x[b, k, i] for k in own) / m
+            v = sum(graph.v[b, k, i] for k in own) / m
+            there = x + (middle - own_middle) * v
+            centre += there / len(nodes)
+            torch.testing.assert_close(found.x[b, i], there)
             torch.testing.assert_close(found.v[b, i], v)
+            assert found.frames[b, 0, i] == m
             for k in range(L):
                 off = torch.zeros(n, dtype=torch.float64)
-                if k in frames:
-                    off = (graph.x[b, k, i] - x - (t[k] - middle) * v) / (m - 1) ** 0.5
+                if k in own and m > 1:
+                    off = (graph.x[b, k, i] - x - (t[k] - own_middle) * v) / (m - 1) ** 0.5
                 torch.testing.assert_close(found.residual_x[b, k, i], off)
+            if m > 1:  # once is not enough to see the noise
+                squares.append(found.residual_x[b, :, i].square().mean(-1).sum())
         torch.testing.assert_close(found.centre[b, 0], centre)
+        torch.testing.assert_close(found.noise_x[b].squeeze(), (sum(squares) / len(squares)).sqrt())
 
 
 def test_mixtures_of_scatter_are_as_large_as_the_noise():

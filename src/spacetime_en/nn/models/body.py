@@ -20,6 +20,7 @@ from spacetime_en.nn.forecaster import Example, Forecaster
 from spacetime_en.nn.models.kernel import STEP_WEIGHT, Kernel
 from spacetime_en.nn.models.tree import Joints, Tree
 from spacetime_en.nn.requirements import check_frames, check_horizon, check_no_box, check_nodes
+from spacetime_en.nn.rollout import first_step
 from spacetime_en.nn.state import Units, require_up
 
 ORDERS = 6  # of differences over time: velocity, acceleration, jerk, ...
@@ -158,6 +159,7 @@ class Body(Forecaster):
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
         """Measure sizes, means and principal poses, and solve the kernel regression."""
+        train, val = first_step(*train), first_step(*val)
         if self.memory is not None:
             self.memory.solve([train], [val])
         graph, _ = train

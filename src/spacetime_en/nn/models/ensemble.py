@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.metrics import both
 from spacetime_en.nn.forecaster import Example
-from spacetime_en.nn.models.flow import Flow, Steps
+from spacetime_en.nn.models.flow import Flow, Steps, shares
 from spacetime_en.nn.physics.observer import MAX_FRAMES, Observer, WindowStatistics, standard_normal
-from spacetime_en.nn.state import Units
+from spacetime_en.nn.state import Units, counted
 
 TRAINING_MEMBERS = 4
 INITIAL_SOFTENING = 0.5  # of forces, in the model's units of length
@@ -96,9 +95,11 @@ class FlowEnsemble(Flow):
         latest = graph.latest()
         pairs = self._pairs(latest, units, units.normalize(latest), self.softening.exp().expand(B))
         each = torch.arange(B, device=x.device).repeat_interleave(K)
-        times = graph.horizon / units.time
-        since = (times + statistics.mean_age[:, None])[each]  # members start earlier
-        x, v = self._integrate(pairs.select(each), x.flatten(0, 1), v.flatten(0, 1), since, bound)
+        since = graph.horizon / units.time + statistics.mean_age[:, None]  # members start earlier
+        x, v, pairs = x.flatten(0, 1), v.flatten(0, 1), pairs.select(each)
+        # (The first way is longer by an age that differs from graph to graph: it has all steps.)
+        parts = [1.0, *shares(graph)[1:]]
+        x, v = self._integrate(pairs, x, v, since[each], parts, bound)
         return x.unflatten(0, (B, K)), v.unflatten(0, (B, K))
 
     def set_progress(self, fraction: float) -> bool:
@@ -129,13 +130,13 @@ class FlowEnsemble(Flow):
         v = v + noise_v * torch.randn_like(v)
         members = torch.cat([x, alpha**0.5 * v], dim=-1)
         x, v = units.normalize_forecast(target)
-        score = energy_score(members, torch.cat([x, alpha**0.5 * v], dim=-1))  # (B, T, N)
-        present = None if graph.present is None else graph.present.unsqueeze(1)
-        mask = both(present, target.mask)
+        observation = torch.cat([x, alpha**0.5 * v], dim=-1)
+        mask = counted(graph, target)
         if mask is None:
-            return score.mean((1, 2)) / scale
-        mask = mask.expand_as(score)
-        score = score.masked_fill(~mask, 0.0)
+            return energy_score(members, observation).mean((1, 2)) / scale
+        # (Masked first: where a target is NaN, the gradient of its score would be NaN, too.)
+        observation = observation.masked_fill(~mask.unsqueeze(-1), 0.0)
+        score = energy_score(members, observation).masked_fill(~mask, 0.0)  # (B, T, N)
         return score.sum((1, 2)) / mask.sum((1, 2)).clamp(min=1) / scale
 
 

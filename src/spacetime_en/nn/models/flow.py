@@ -106,22 +106,28 @@ class Flow(Forecaster):
         units = self.units(latest)
         state = units.normalize(latest)
         pairs = self._pairs(latest, units, state, self._softening())
-        times = graph.horizon / units.time
-        x, v = self._integrate(pairs, state.x[:, 0], state.v[:, 0], times, bound)
+        x, v = state.x[:, 0], state.v[:, 0]
+        x, v = self._integrate(pairs, x, v, graph.horizon / units.time, shares(graph), bound)
         return units.denormalize(graph, x, v)
 
     def _integrate(
-        self, pairs: Pairs, x: Tensor, v: Tensor, times: Tensor, bound: float | None
+        self,
+        pairs: Pairs,
+        x: Tensor,
+        v: Tensor,
+        times: Tensor,
+        shares: list[float],
+        bound: float | None,
     ) -> tuple[Tensor, Tensor]:
-        """Positions and velocities at `times` after the start, (B, T) -> (B, T, N, n) each."""
+        """Positions and velocities at `times` after the start, (B, T) -> (B, T, N, n) each.
+
+        Args:
+            shares: of the least number of steps, for the way to each of the times.
+        """
         legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
-        # The least number of steps is shared by all legs; a single one has all of it.
-        parts = [1.0]
-        if legs.shape[1] > 1:
-            parts = (legs / times[:, -1:].clamp(min=1e-30)).amax(0).tolist()
         ends = []
-        for leg, part in zip(legs.unbind(1), parts, strict=True):
-            x, v = leapfrog(self.force, pairs, x, v, leg, self._step_control(part), bound)
+        for leg, share in zip(legs.unbind(1), shares, strict=True):
+            x, v = leapfrog(self.force, pairs, x, v, leg, self._step_control(share), bound)
             ends.append((x, v))
         x, v = (torch.stack(t, dim=1) for t in zip(*ends, strict=True))
         return x, v
@@ -151,8 +157,8 @@ class Flow(Forecaster):
             s = torch.cat([s, h_i, neighbourhood.gather(state.h)], dim=-1)
         return Pairs(neighbourhood, s, softening)
 
-    def _step_control(self, part: float) -> StepControl:
-        """How long the steps are at this point of the training, in a part of the whole duration."""
+    def _step_control(self, share: float) -> StepControl:
+        """How long the steps are at this point of the training, with a share of their number."""
         c = self.settings
         step_fraction = c["step_fraction"] if self._steps_adapt else None
         if step_fraction is not None and torch.compiler.is_exporting():
@@ -162,7 +168,7 @@ class Flow(Forecaster):
             )
         if step_fraction is not None and self.training:
             step_fraction = 2 * step_fraction
-        min_steps = max(1, math.ceil(part * c["steps"] - 1e-4))  # (parts are rounded)
+        min_steps = max(1, math.ceil(share * c["steps"] - 1e-4))  # (shares are rounded)
         in_training, in_use = self.curriculum.max_steps
         max_steps = max(min_steps, in_training if self.training else in_use)
         return StepControl(min_steps, max_steps, step_fraction)
@@ -183,16 +189,14 @@ class Flow(Forecaster):
         Far targets alone say little about forces, because motions are chaotic; the frames of the
         window, if there are several, show them directly.
         """
-        latest = graph.latest()
-        examples = []
-        if graph.x.shape[1] > 1 and graph.observed is None:
-            span = (graph.times[:, -1:] - graph.times[:, :1]).to(graph.horizon)
-            first = graph.unwrapped().frame(torch.zeros_like(graph.last_frame), span)
-            latest_only = latest._replace(horizon=latest.horizon[:, :1])
-            examples.append((first, LastFrame()(latest_only)))
-        if not examples or self._steps_adapt:
-            examples.append((latest, target))
-        return torch.stack([self._robust_error(*pair, alpha) for pair in examples]).sum(0)
+        latest, losses = graph.latest(), []
+        windows, first, last = _first_to_last(graph)
+        if len(windows):
+            within = self._robust_error(first, LastFrame()(last), alpha)
+            losses.append(within.new_zeros(len(graph)).index_copy(0, windows, within))
+        if not losses or self._steps_adapt:
+            losses.append(self._robust_error(latest, target, alpha))
+        return torch.stack(losses).sum(0)
 
     def _robust_error(self, start: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """The error of each graph relative to the straight line's, bounded for outliers, (B,).
@@ -214,6 +218,37 @@ class Flow(Forecaster):
         """The straight line's median error over the graphs: what forces have to explain."""
         error = self.distance(StraightLine()(start), target, alpha).detach().median()
         return error.clamp(min=1e-10)  # (in the model's units: nothing to explain)
+
+
+def shares(graph: SpacetimeGraph) -> list[float]:
+    """The part of the whole time that the way to each of the T target times takes.
+
+    (Compiled code must not depend on values: there, times are taken to be evenly spaced.)
+    """
+    horizon, T = graph.horizon, graph.horizon.shape[1]
+    if T == 1 or torch.compiler.is_compiling():
+        return [1 / T] * T
+    legs = horizon.diff(prepend=torch.zeros_like(horizon[:, :1]))
+    parts: list[float] = (legs / horizon[:, -1:].clamp(min=1e-30)).amax(0).tolist()
+    return parts
+
+
+def _first_to_last(graph: SpacetimeGraph) -> tuple[Tensor, SpacetimeGraph, SpacetimeGraph]:
+    """The first and the last frame of windows of which all nodes were observed in both.
+
+    Returns: which windows, (W,); their first frames, whose horizon is the last; and the last.
+    """
+    graph, end = graph.unwrapped(), graph.last_frame
+    windows, start = torch.arange(len(graph), device=end.device), torch.zeros_like(end)
+    if graph.x.shape[1] == 1:
+        windows = windows[:0]
+    elif graph.observed is not None:
+        start = graph.observed.any(2).int().argmax(1)
+        there = graph.observed[windows, start] & graph.observed[windows, end]  # (B, N)
+        windows = windows[there.eq(graph.observed.any(1)).all(1) & (start < end)]
+        graph, start, end = graph[windows], start[windows], end[windows]
+    span = graph.since.gather(1, start[:, None]).to(graph.x)
+    return windows, graph.frame(start, span), graph.frame(end, span)
 
 
 def _between(start: float, end: float, fraction: float) -> float:

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.metrics import both
 from spacetime_en.nn.forecaster import ClosedForm, Examples
 from spacetime_en.nn.requirements import check_frames, check_horizon, check_targets
-from spacetime_en.nn.state import State, Units, at_frame, without_gaps
+from spacetime_en.nn.state import State, Units, at_frame, counted, without_gaps
 
 T = TypeVar("T")
 
@@ -99,11 +98,9 @@ class Regression(ClosedForm):
             start = self.start(graph)
             x, v = start.units.normalize_forecast(target)
             ahead = graph.horizon[..., None, None] * start.v[:, None]
-            present = None if graph.present is None else graph.present.unsqueeze(1)
-            mask = both(present, target.mask)
-            mask = None if mask is None else mask.expand(x.shape[:3])
+            mask = counted(graph, target)
             x, v = x - start.x[:, None] - ahead, graph.horizon[..., None, None] * v - ahead
-            if mask is not None:  # (what does not count may be NaN)
+            if mask is not None:
                 x, v = (t.masked_fill(~mask.unsqueeze(-1), 0.0) for t in (x, v))
             yield start, Residuals(x, v), mask
         if empty:

@@ -84,10 +84,14 @@ class _Ridge(Regression):
         equations = [_NormalEquations() for _ in range(self.settings["targets"])]
         for start, residuals, mask in self.starts(examples):
             vectors = self.vectors(start)
+            ff = None
             for t, equation in enumerate(equations):
                 counts = None if mask is None else mask[:, t]
-                f, y = self.rows(vectors, residuals.x[:, t], counts)
-                equation.add(f, torch.cat([y, self.rows(vectors, residuals.v[:, t], counts)[1]], 1))
+                f, x = self.rows(vectors, residuals.x[:, t], counts)
+                _, v = self.rows(vectors, residuals.v[:, t], counts)
+                if ff is None or mask is not None:  # (without a mask, all times share it)
+                    ff = f.mT @ f
+                equation.add(ff, f, torch.cat([x, v], dim=1))
         return equations
 
 
@@ -206,10 +210,10 @@ class _NormalEquations:
         self.count = 0
         self.ff, self.fy, self.yy = (torch.zeros((), dtype=torch.float64) for _ in range(3))
 
-    def add(self, f: Tensor, y: Tensor) -> None:
-        """Add rows: f (R, A), y (R, outputs)."""
+    def add(self, ff: Tensor, f: Tensor, y: Tensor) -> None:
+        """Add rows: f (R, A), their products ff = f^T f, and y (R, outputs)."""
         self.count += len(y)
-        self.ff, self.fy = self.ff + f.mT @ f, self.fy + f.mT @ y
+        self.ff, self.fy = self.ff + ff, self.fy + f.mT @ y
         self.yy = self.yy + y.square().sum(0)
 
     def solution(self, penalty: float) -> Tensor:

@@ -66,8 +66,7 @@ class Parabola(_Trivial):
             number = torch.where(graph.observed, number, -1)
         last = number.topk(3, dim=1).values  # (B, 3, N), the newest first, -1 where there is none
         frames = last.clamp(min=0).unbind(1)
-        times = (graph.times - graph.times[:, -1:]).to(state.x.dtype)[..., None, None]
-        times = times.expand(B, L, N, 1)
+        times = -graph.since.to(state.x.dtype)[..., None, None].expand(B, L, N, 1)
         (x0, t0), (x1, t1), (x2, t2) = (
             (at_frame(state.x, frame), at_frame(times, frame)) for frame in frames
         )  # (B, N, n), (B, N, 1)
@@ -102,11 +101,10 @@ class LeastSquaresLine(_Trivial):
         state, observed = units.normalize(graph), graph.observed
         x_mean = mean_over_time(state.x, observed)  # (B, N, n)
         v_mean = mean_over_time(state.v, observed)
-        times = (graph.times - graph.times[:, :1]).to(state.x.dtype)[
-            ..., None, None
-        ]  # (B, L, 1, 1)
-        if observed is not None:
-            times = torch.where(observed.unsqueeze(-1), times, 0.0)  # (B, L, N, 1)
+        times = (graph.times - graph.times[:, :1]).to(state.x.dtype)[..., None, None]
+        if observed is not None:  # (the first frame may be missing, and have any time)
+            times = -graph.since.to(state.x.dtype)[..., None, None]  # (B, L, 1, 1)
+            times = times.masked_fill(~observed.unsqueeze(-1), 0.0)  # (B, L, N, 1)
         t_mean = mean_over_time(times, observed)  # (B, 1 or N, 1)
         t = times - t_mean.unsqueeze(1)
         # The normal equations: q (mean t^2 + 1) = mean(t x) + mean(v), t centred.

@@ -54,8 +54,7 @@ class WindowStatistics(NamedTuple):
             observed = graph.observed.to(state.x)
         nodes = observed.amax(1).unsqueeze(-1)  # (B, N, 1)
         m = observed.sum(1)  # (B, N)
-        last = graph.times.gather(1, graph.last_frame[:, None])
-        age = ((last - graph.times) / time).to(state.x).unsqueeze(-1)  # (B, L, 1)
+        age = (graph.since / time).to(state.x).unsqueeze(-1)  # (B, L, 1)
         own_age = (age * observed).sum(1) / m.clamp(min=1)  # (B, N)
         frames = observed.amax(2)
         mean_age = (age.squeeze(-1) * frames).sum(1) / frames.sum(1)  # (B,)
@@ -70,9 +69,10 @@ class WindowStatistics(NamedTuple):
         centre = (x * nodes).sum(1, keepdim=True) / count
         if graph.box is not None:  # there is no centre, and positions do not shrink
             centre = x
+        scattered = (m > 1).to(m).sum(1).clamp(min=1).view(-1, 1, 1, 1)  # nodes that show noise
         noise_x, noise_v = (
-            (t.square().mean(3, keepdim=True).sum((1, 2), keepdim=True) / count.unsqueeze(1)).sqrt()
-            for t in (residual_x, residual_v)  # (0 for padded nodes)
+            (t.square().mean(3, keepdim=True).sum((1, 2), keepdim=True) / scattered).sqrt()
+            for t in (residual_x, residual_v)  # (0 for the others)
         )
         m = m.clamp(min=1)[:, None, :, None]
         return cls(x, v, nodes, centre, residual_x, residual_v, m, noise_x, noise_v, mean_age)
