@@ -80,7 +80,7 @@ def test_of_a_path_it_learns_the_first_step():
     other.calibrate((path, twice), (path, twice))
     torch.testing.assert_close(one.memory(graph).x, other.memory(graph).x)
     late = path.replace(horizon=path.horizon + 1)
-    with pytest.raises(InputError, match="horizon: .* learns the step from the first one"):
+    with pytest.raises(InputError, match=r"horizon: .* learns the step from the first one"):
         other.calibrate((late, twice), (late, twice))
 
 
