@@ -70,11 +70,26 @@ def test_in_a_box_targets_continue_the_path():
 
 
 def test_too_few_runs_and_frames_say_so():
-    with pytest.raises(InputError, match=r"5 runs of 11 frames can be split neither by run"):
-        Task.from_trajectories(simulate("charged", 5))
+    with pytest.raises(InputError, match=r"2 runs of 11 frames can be split neither by run"):
+        Task.from_trajectories(simulate("charged", 2))
     x = np.random.default_rng(0).standard_normal((3, 20, 2, 3)).cumsum(1)
     task = Task.from_trajectories(Trajectories.from_arrays(x, x))  # just enough
     assert [len(windows) for windows in task.splits.values()] == [45, 3, 3]
+
+
+def test_short_recordings_of_long_windows_are_split_all_the_same():
+    """Where a tenth of the time is shorter than a window: by run, or in larger parts of time."""
+    x = np.random.default_rng(0).standard_normal((5, 40, 2, 2)).cumsum(1)
+    several = Trajectories.from_arrays(x)
+    task = Task.from_trajectories(several, length=8, stride=1, target_steps="1..12")
+    assert [w.runs.tolist() for w in task.splits.values()] == [[0, 1, 2], [3], [4]]
+    assert [len(w) for w in task.splits.values()] == [63, 21, 21]
+    alone = Trajectories.from_arrays(x.reshape(1, 200, 2, 2)[:, :164])
+    task = Task.from_trajectories(alone, length=8, stride=1, target_steps="1..12")
+    assert [len(w) for w in task.splits.values()] == [69, 19, 19]  # two windows' time each
+    shortest = Trajectories.from_arrays(x.reshape(1, 200, 2, 2)[:, :60])
+    task = Task.from_trajectories(shortest, length=8, stride=1, target_steps="1..12")
+    assert [len(w) for w in task.splits.values()] == [1, 1, 1]  # a third each
 
 
 def test_a_trajectory_in_two_splits_is_refused():

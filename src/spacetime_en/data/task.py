@@ -98,7 +98,9 @@ class Task:
         """A task on any trajectories, in their order: 80 % train, 10 % validation, 10 % test.
 
         With at least ten runs the runs are split; with fewer, time is, and no window reaches over
-        a border. Runs that have labels, ``meta["splits"]`` or `splits`, are split by these.
+        a border. Where a tenth of the time is too short for a window, three runs or more are split
+        nevertheless, and of fewer, validation and test get as much time as two windows take, up to
+        a third each. Runs that have labels, ``meta["splits"]`` or `splits`, are split by these.
 
         Args:
             trajectories: the data.
@@ -132,21 +134,23 @@ class Task:
             return Windows(trajectories, length, stride, target_steps, **where)
 
         if by_time:
-            spans = _shares_of_time(trajectories)
-            furthest = parse_steps(target_steps)[-1]
-            shortest = min(int(np.ptp(span.reshape(-1, 2), axis=1).max()) for span in spans)
-            if shortest < ((length - 1) * stride + furthest) * interval:
+            span = ((length - 1) * stride + parse_steps(target_steps)[-1]) * interval
+            shares = _shares_of_time(trajectories, span, fixed=num >= 3)
+            if shares is not None:
+                parts = [windows(steps=share) for share in shares]
+                return cls(name, parts[0], parts[1], parts[2], audit=audit)
+            if num < 3:
                 raise InputError(
-                    f"trajectories: {num} runs of {len(trajectories.steps)} frames can be split "
-                    "neither by run (at least ten) nor by time (a tenth is too short for windows "
-                    f"of {length} frames and a target); give more of either, or shorter windows."
+                    f"trajectories: {num} run{'s' * (num > 1)} of {len(trajectories.steps)} frames "
+                    "can be split neither by run (at least three) nor by time (a third is too "
+                    f"short for windows of {span // interval} frame intervals from the first "
+                    "frame to the last target); give more of either, or shorter windows."
                 )
-            parts = [windows(steps=span) for span in spans]
-            return cls(name, parts[0], parts[1], parts[2], audit=audit)
         if labels is not None:
             parts = [windows(runs=runs) for runs in _labelled(labels, num)]
             return cls(name, parts[0], parts[1], parts[2], audit=audit)
-        sizes = counts or (num * 8 // 10, num // 10, num - num * 8 // 10 - num // 10)
+        most = (num * 8 // 10, num // 10) if num >= 10 else (num - 2, 1)
+        sizes = counts or (*most, num - sum(most))
         if sum(sizes) > num or min(sizes) < 1:
             raise InputError(
                 f"counts: expected three positive numbers, together at most the {num} runs, "
@@ -156,13 +160,25 @@ class Task:
         return cls(name, parts[0], parts[1], parts[2], audit=audit)
 
 
-def _shares_of_time(trajectories: Trajectories) -> list[NDArray[np.int64]]:
-    """The first and last step of the three splits of time, (2,), or (R, 2) if runs differ."""
+def _shares_of_time(
+    trajectories: Trajectories, needed: int, fixed: bool
+) -> list[NDArray[np.int64]] | None:
+    """The first and last step of the three splits of time, (2,), or (R, 2) if runs differ.
+
+    Validation and test are a tenth each; unless that is `fixed`, twice what a window needs if a
+    tenth is too short, up to a third. None: a window does not fit all the same.
+    """
     steps, lengths = trajectories.steps, trajectories.lengths
     first, last = steps[0], steps[-1] if lengths is None else steps[lengths - 1]
-    a, b = (first + ((last - first) * share).astype(np.int64) for share in (0.8, 0.9))
-    bounds = (first, a), (a + 1, b), (b + 1, last)
-    return [np.stack(np.broadcast_arrays(*pair), axis=-1) for pair in bounds]
+    longest = max(1, int(np.max(last - first)))
+    for tenths in (1.0,) if fixed else (1.0, min(20 * needed / longest, 10 / 3)):
+        borders = ((10 - 2 * tenths) / 10, (10 - tenths) / 10)
+        a, b = (first + ((last - first) * share).astype(np.int64) for share in borders)
+        bounds = (first, a), (a + 1, b), (b + 1, last)
+        spans = [np.stack(np.broadcast_arrays(*pair), axis=-1) for pair in bounds]
+        if min(int(np.ptp(span.reshape(-1, 2), axis=1).max()) for span in spans) >= needed:
+            return spans
+    return None
 
 
 def _labelled(labels: Sequence[str], num: int) -> list[NDArray[np.int64]]:
