@@ -101,7 +101,7 @@ def test_calibrated_the_networks_see_numbers_of_order_one_in_any_unit():
     assert (there - here).norm() < 1e-3 * here.norm()
 
 
-@pytest.mark.parametrize("memory", [0.0, 0.5])
+@pytest.mark.parametrize("memory", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path, memory):
     """A body whose limbs turn at their own speeds: straight lines miss, it does not."""
     rng = np.random.default_rng(0)
