@@ -277,13 +277,15 @@ class SpacetimeGraph(TensorFields):
         x = as_tensor("x", x)
         plain = cls(x, torch.zeros_like(x), **fields)
         x = plain.unwrapped_x()
-        observed = plain.observed
-        seen = x.new_ones(x.shape[:3], dtype=torch.bool) if observed is None else observed
-        if (seen.sum(1) < 2).all(1).any():
+        seen = plain.observed
+        if x.shape[1] < 2 or (seen is not None and (seen.sum(1) < 2).all(1).any()):
             raise InputError(
                 "x: velocities from differences need at least two observed frames in each graph; "
                 "give more frames, or the velocities themselves."
             )
+        if seen is None:
+            v = x.diff(dim=1) / plain.times.diff(dim=1)[..., None, None].to(x.dtype)
+            return plain._replace(v=torch.cat([v[:, :1], v], dim=1))
         frame = torch.arange(x.shape[1], device=x.device)[None, :, None].expand_as(seen)
         newest = _newest_observed(seen)
         before = newest.roll(1, dims=1)

@@ -281,7 +281,8 @@ def check_saving(preset: str) -> None:
 
 def check_export(preset: str) -> None:
     """What torch.export makes of a model forecasts what it does."""
-    graph, other = (particles(seed=seed, dtype=torch.float32) for seed in (0, 1))
+    times = PATH if find_preset(preset).model.forecasts_paths else PATH[:1]
+    graph, other = (with_times(particles(seed=seed, dtype=torch.float32), times) for seed in (0, 1))
     # (Steps that depend on the data cannot be exported.)
     model = build(preset, graph, {**SIZES, "layers": 1, "blocks": 1, "step_fraction": None})
     with torch.no_grad(), warnings.catch_warnings():

@@ -26,7 +26,7 @@ PAIRS = torch.tensor([[1], [0], [3], [2]])
         ("check_last_frame", (), (masked()[:2],), (masked(),)),
         ("check_no_padding", ("a mean",), (masked()[:1],), (padded(),)),
         ("check_whole_frames", ("all",), (padded()[:1],), (masked()[:1],)),
-        ("check_targets", (1,), (GRAPH,), (particles(horizon=[[1.0, 2.0]] * 3),)),
+        ("check_target_times", (1,), (GRAPH,), (particles(horizon=[[1.0, 2.0]] * 3),)),
         ("check_horizon", (), (GRAPH,), (particles(horizon=torch.tensor(0.0)),)),
         ("check_no_box", ("a centre",), (GRAPH,), (particles(box=torch.ones(3)),)),
     ],

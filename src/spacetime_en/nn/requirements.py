@@ -101,7 +101,7 @@ def check_whole_frames(graph: SpacetimeGraph, why: str) -> None:
         )
 
 
-def check_targets(graph: SpacetimeGraph, targets: int) -> None:
+def check_target_times(graph: SpacetimeGraph, targets: int) -> None:
     """Refuse a graph that asks for another number of target times than the model was fitted for."""
     T = graph.horizon.shape[1]
     if targets != T:

@@ -12,7 +12,7 @@ from torch import Tensor
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import ClosedForm, Examples
-from spacetime_en.nn.requirements import check_frames, check_horizon, check_targets
+from spacetime_en.nn.requirements import check_frames, check_horizon, check_target_times
 from spacetime_en.nn.state import State, Units, at_frame, counted, without_gaps
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Regression(ClosedForm):
     def start(self, graph: SpacetimeGraph) -> Start:
         """The inputs of the regression for `graph`."""
         self.check_window(graph)
-        check_targets(graph, self.settings["targets"])
+        check_target_times(graph, self.settings["targets"])
         check_horizon(graph)
         units = Units.of(graph, length=1.0, time=1.0, centred=True)
         state = without_gaps(graph, units.normalize(graph))
