@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import data_mismatches, window_mismatches
 from spacetime_en.data.simulation.drift import drift_between
 from spacetime_en.data.simulation.systems import system_of
-from spacetime_en.data.task import Task
+from spacetime_en.data.task import Split, Task
 from spacetime_en.data.windows import Windows
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.metrics import (
@@ -33,7 +33,6 @@ from spacetime_en.nn.models.ridge import SharedRidge
 from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
 from spacetime_en.testing import equivariance_errors
 
-Split = Literal["train", "val", "test"]
 TRIVIAL_FORECASTS: dict[str, type[Forecaster]] = {
     "last_frame": LastFrame,
     "straight_line": StraightLine,

@@ -547,7 +547,7 @@ def test_a_loss_of_the_models_own_may_be_negative(tiny_task):
 
 
 def test_what_a_pipe_shows_begins_at_once_and_is_plain(tiny_task, capsys, monkeypatch):
-    monkeypatch.setattr(display, "PATIENCE", 0.0)
+    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr(display, "SHARE", 0.0)
     fit(small(tiny_task), tiny_task, SETTINGS)
     said = capsys.readouterr().err

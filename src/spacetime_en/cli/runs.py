@@ -76,8 +76,8 @@ class Evaluate:
     def __call__(self) -> None:
         from spacetime_en.evaluation import evaluate
         from spacetime_en.report.tables.evaluation import (
+            errors_by_model,
             print_evaluation,
-            rows_of,
             write_evaluation,
         )
 
@@ -108,7 +108,7 @@ class Evaluate:
         if self.plot is not None:
             from spacetime_en.report.plots import plot_error_against_time  # takes a second
 
-            path = plot_error_against_time(rows_of(evaluation.report), self.plot)
+            path = plot_error_against_time(errors_by_model(evaluation.report), self.plot)
             print(f"picture: {path}", file=sys.stderr if self.json else sys.stdout)
         folder = inside(run.outputs, run.outputs / "evaluation")
         try:

@@ -12,13 +12,12 @@ from torch import Tensor
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import shortened
-from spacetime_en.collation import collate
+from spacetime_en.collation import Pair, collate
 from spacetime_en.data.compatibility import Trained
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Digest, Windows, rows_of
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
-Pair = tuple[SpacetimeGraph, Forecast]
 _KEPT = 1 << 28  # bytes; windows that need no more are read once
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import reason
 
-PER_FRAME = "per_frame_"  # begins names in .npz of attributes that change from frame to frame
+PER_FRAME_PREFIX = "per_frame_"  # of attributes in .npz that change from frame to frame
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,

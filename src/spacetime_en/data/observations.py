@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import shortened
 from spacetime_en.data.columns import Columns, Found, find_columns, listed
-from spacetime_en.data.tables import Kind, Labels, Table, whole_numbers
+from spacetime_en.data.tables import ColumnKind, ColumnTable, Labels, whole_numbers
 
 _SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -26,7 +26,7 @@ _SPLITS = {
 class Source:
     """A table, the name of its recording, and its split if that is known."""
 
-    table: Table
+    table: ColumnTable
     recording: str
     split: str | None = None
 
@@ -67,7 +67,7 @@ class Observations:
     columns: Found
     notes: list[str] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ColumnTable] = field(default_factory=list)
 
     @property
     def named(self) -> bool:
@@ -105,7 +105,7 @@ def gather(sources: Sequence[Source], wanted: Columns) -> Observations:
     has_clock = all(found.clock for found in founds)
     parts = _Parts()
     for source, found in zip(sources, founds, strict=True):
-        kinds: dict[str, Kind] = {found.frame: "time", found.id: "label"}
+        kinds: dict[str, ColumnKind] = {found.frame: "time", found.id: "label"}
         kinds |= dict.fromkeys(found.positions, "number")
         kinds |= dict.fromkeys(found.velocities if has_velocities else (), "number")
         kinds |= {found.attributes[name]: "number" for name in names}
@@ -141,7 +141,7 @@ def gather(sources: Sequence[Source], wanted: Columns) -> Observations:
     return joined
 
 
-def _found(table: Table, wanted: Columns) -> Found:
+def _found(table: ColumnTable, wanted: Columns) -> Found:
     try:
         return find_columns(table.names, wanted)
     except InputError as error:

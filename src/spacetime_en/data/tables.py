@@ -29,8 +29,8 @@ from spacetime_en._util.schema import open_regular, reason, shortened
 from spacetime_en.data.columns import BY_PLACE
 from spacetime_en.data.limits import check_memory
 
-TABLES = (".csv", ".tsv", ".txt", ".parquet")
-Kind = Literal["number", "time", "label"]
+TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".parquet")
+ColumnKind = Literal["number", "time", "label"]
 _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "<na>", "nat", "-", "?"))
 _CHUNK = 512  # rows; so few that Python's garbage collector never looks at them
 _CHUNKS = 100  # until memory is looked at again
@@ -53,10 +53,10 @@ class Labels:
     values: list[Any]
 
 
-Column = NDArray[np.float64] | Labels
+ColumnValues = NDArray[np.float64] | Labels
 
 
-class Table(Protocol):
+class ColumnTable(Protocol):
     """Columns that are read when they are asked for.
 
     Attributes:
@@ -69,7 +69,7 @@ class Table(Protocol):
     names: list[str]
     notes: list[str]
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    def read(self, kinds: Mapping[str, ColumnKind]) -> dict[str, Any]:
         """Columns by name: numbers and times (rows,), NaN where there is none, and labels."""
         ...
 
@@ -80,7 +80,7 @@ class Table(Protocol):
 
 def is_table(path: Path) -> bool:
     """Whether a file is a table, by its name; text may be packed (``.gz``)."""
-    return path.name.lower().removesuffix(".gz").endswith(TABLES)
+    return path.name.lower().removesuffix(".gz").endswith(TABLE_ENDINGS)
 
 
 class _BadCellError(Exception):
@@ -183,8 +183,8 @@ class TextTable:
             next(filter(any, rows), None)
         return rows
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-        """Columns by name; see :class:`Table`."""
+    def read(self, kinds: Mapping[str, ColumnKind]) -> dict[str, Any]:
+        """Columns by name; see :class:`ColumnTable`."""
         collectors = {name: _COLLECTORS[kind](name) for name, kind in kinds.items()}
         places = [self.names.index(name) for name in kinds]
         done = 0
@@ -361,7 +361,7 @@ class _Index(dict[str, int]):
         return self[word]
 
 
-_COLLECTORS: dict[Kind, type[_Numbers | _Labelled]] = {
+_COLLECTORS: dict[ColumnKind, type[_Numbers | _Labelled]] = {
     "number": _Numbers,
     "time": _Times,
     "label": _Labelled,
@@ -400,8 +400,8 @@ class ArrayTable:
         self.data, self._keys = data, {str(key): key for key in keys}
         self.names = [str(key) for key in keys]
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-        """Columns by name; see :class:`Table`."""
+    def read(self, kinds: Mapping[str, ColumnKind]) -> dict[str, Any]:
+        """Columns by name; see :class:`ColumnTable`."""
         columns: dict[str, Any] = {}
         lengths: dict[str, int] = {}
         for name, kind in kinds.items():
@@ -423,7 +423,7 @@ class ArrayTable:
             raise InputError(f"{self.where}: its columns have different lengths: {found}.")
         return columns
 
-    def _numbers(self, name: str, kind: Kind, array: NDArray[Any]) -> NDArray[np.float64]:
+    def _numbers(self, name: str, kind: ColumnKind, array: NDArray[Any]) -> NDArray[np.float64]:
         if array.dtype.kind in "iufb":
             return np.asarray(array, dtype=np.float64)
         if array.dtype.kind in "mM":

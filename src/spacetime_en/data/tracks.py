@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spacetime_en.data.observations import Observations
     from spacetime_en.data.trajectories import LazyArray, Trajectories
 
-MOST_FRAMES = 1_500_000  # of a recording; the times of so many fit the facts of a data set
+LONGEST_RECORDING = 1_500_000  # of a recording; the times of so many fit the facts of a data set
 _AT_ONCE = 1 << 20  # rows
 _COMMON = 0.2  # the share of gaps above which a gap is no accident
 _OFF = 1e-3  # of a step: what is nearer to a frame is at it
@@ -204,12 +204,12 @@ def _find_grid(o: Observations, given: float | None) -> _Grid:
     else:  # the clocks of nodes may have nothing to do with each other
         step = _regular(_gaps(o.recording.astype(np.int64) * len(o.nodes) + o.node, o.frame))
     frames = np.rint((last - first) / step) + 1
-    if frames.max() > MOST_FRAMES or np.abs(o.frame).max() > 2**53:
+    if frames.max() > LONGEST_RECORDING or np.abs(o.frame).max() > 2**53:
         run = int(frames.argmax())
         what = "time" if o.timed else "frame"
         raise InputError(
             f"{o.columns.frame}: from {first[run]:.12g} to {last[run]:.12g} in steps of {step:g} "
-            f"there are {frames[run]:.3g} frames, and {MOST_FRAMES:,} are the most; is it the "
+            f"there are {frames[run]:.3g} frames, and {LONGEST_RECORDING:,} are the most; is it the "
             f"column of the {what}? Else give a larger frame_step, or cut the recording."
         )
     return _Grid(first, step, whole, frames.astype(np.int64))

@@ -366,11 +366,11 @@ class Trajectories:
         """
         from spacetime_en.data.columns import Columns
         from spacetime_en.data.observations import Source, gather
-        from spacetime_en.data.tables import ArrayTable, Table, TextTable
+        from spacetime_en.data.tables import ArrayTable, ColumnTable, TextTable
         from spacetime_en.data.tracks import pack
 
         file = Path(table) if isinstance(table, str | os.PathLike) else None
-        opened: Table = ArrayTable(table) if file is None else TextTable(file)
+        opened: ColumnTable = ArrayTable(table) if file is None else TextTable(file)
         wanted = Columns(
             frame,
             time,

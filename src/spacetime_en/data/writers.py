@@ -35,9 +35,9 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import create_atomically, refuse_existing
-from spacetime_en.data.npy import PER_FRAME
+from spacetime_en.data.npy import PER_FRAME_PREFIX
 from spacetime_en.data.shards import ShardWriter, shard_name, whole_folder
-from spacetime_en.data.tables import TABLES
+from spacetime_en.data.tables import TABLE_ENDINGS
 from spacetime_en.data.trajectories import Trajectories
 
 Append = Callable[[Trajectories], None]
@@ -98,7 +98,7 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
         if name in like.attributes:
             raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
     for name in like.attributes:
-        if name.startswith(PER_FRAME):
+        if name.startswith(PER_FRAME_PREFIX):
             raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
     if like.lengths is not None:
         raise InputError(f"{target}: the runs have different lengths; use a folder.")
@@ -110,7 +110,7 @@ def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
         large |= {"v": "v"} if written.measured_velocities else {}
         large |= {"observed": "observed"} if written.observed is not None else {}
         large |= {"ids": "ids"} if written.ids is not None else {}
-        large |= {f"{PER_FRAME}{name}": name for name in written.frame_attributes}
+        large |= {f"{PER_FRAME_PREFIX}{name}": name for name in written.frame_attributes}
         small = {"times": written.times, "steps": written.steps, "box": written.box}
         with zipfile.ZipFile(file, "w") as archive:
             for member, name in large.items():
@@ -305,8 +305,8 @@ def open_forecasts(path: str | os.PathLike[str], like: Trajectories) -> Iterator
         like: the data that are forecast.
     """
     target = Path(path)
-    if target.suffix.lower() not in TABLES:
-        raise InputError(f"{target}: no table; expected a name with {', '.join(TABLES)}.")
+    if target.suffix.lower() not in TABLE_ENDINGS:
+        raise InputError(f"{target}: no table; expected a name with {', '.join(TABLE_ENDINGS)}.")
     rows = _parquet_rows if target.suffix.lower() == ".parquet" else _text_rows
     with create_atomically(target) as file, rows(file) as write:
         yield ForecastTable(like, write)

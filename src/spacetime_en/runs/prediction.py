@@ -21,7 +21,7 @@ from spacetime_en._util.schema import PositiveFloat, PositiveInt, checked
 from spacetime_en.data.compatibility import data_mismatches, prepare_for
 from spacetime_en.data.cut import Cut
 from spacetime_en.data.graphs import Frames, as_graph, max_neighbours, read_frames
-from spacetime_en.data.tables import TABLES
+from spacetime_en.data.tables import TABLE_ENDINGS
 from spacetime_en.data.trajectories import LazyArray, Trajectories
 from spacetime_en.data.valid import MOST_STEPS
 from spacetime_en.data.writers import open_forecasts, open_writer
@@ -108,7 +108,7 @@ def predict(
                 progress(len(part))
 
     with _evaluating(model):
-        if Path(out).suffix.lower() in TABLES:
+        if Path(out).suffix.lower() in TABLE_ENDINGS:
             _write_table(out, t, windows, horizon, forecasts)
         elif len(horizon) == 1:
             _write_frames(out, t, windows, horizon, meta, forecasts, batch_size)

@@ -14,7 +14,7 @@ from spacetime_en.data.task import Task
 from spacetime_en.evaluation import mean_position_error
 from spacetime_en.nn.models.trivial import StraightLine
 
-PATIENCE = 10.0  # seconds without a line, at most, and later a share
+SECONDS_BETWEEN_LINES = 10.0  # seconds without a line, at most, and later a share
 SHARE = 0.05  # of the time that training has taken: a long one fills no log
 
 
@@ -53,7 +53,7 @@ class Display(pl.Callback):
             self.bar.update(self.line, completed=pl_module.used, description=self._now(pl_module))
         elif trainer.is_global_zero:
             now = time.monotonic()
-            if now - self.last_line > max(PATIENCE, SHARE * (now - self.started)):
+            if now - self.last_line > max(SECONDS_BETWEEN_LINES, SHARE * (now - self.started)):
                 self._say(pl_module)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:

@@ -25,9 +25,9 @@ from spacetime_en.data.steps import TargetSteps
 from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 
-Scene = Literal["eth", "hotel", "univ", "zara1", "zara2"]
+TestScene = Literal["eth", "hotel", "univ", "zara1", "zara2"]
 # The recordings of each scene. The last two are only trained on.
-TESTED: dict[Scene, tuple[str, ...]] = {
+TESTED: dict[TestScene, tuple[str, ...]] = {
     "eth": ("biwi_eth",),
     "hotel": ("biwi_hotel",),
     "univ": ("students001", "students003"),
@@ -39,7 +39,10 @@ RECORDINGS = (
     "crowds_zara03",
     "uni_examples",
 )
-FRAME_STEP, SECONDS = 10, 0.4  # from one observation to the next, in frame numbers and in time
+FRAME_STEP, FRAME_SECONDS = (
+    10,
+    0.4,
+)  # from one observation to the next
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Pedestrians(DataSet):
         min_people: leave out windows with fewer people; 2 and 1 are in use.
     """
 
-    scene: Scene
+    scene: TestScene
     target_steps: TargetSteps = "1..12"
     min_people: PositiveInt = 2
 
@@ -96,7 +99,7 @@ class _Part(NamedTuple):
     table: NDArray[np.float64]
 
 
-def load_scenes(folder: Path, scene: Scene) -> Trajectories:
+def load_scenes(folder: Path, scene: TestScene) -> Trajectories:
     """The recordings of a benchmark, each with the split that it is for."""
     tested = TESTED[scene]
     others = [name for name in RECORDINGS if name not in tested]
@@ -155,5 +158,5 @@ def _as_trajectories(parts: Sequence[_Part]) -> Trajectories:
         "first_frames": [int(part.table[:, 0].min()) for part in parts],
         "splits": [part.split for part in parts],
     }
-    times = SECONDS * np.arange(shape[1])
+    times = FRAME_SECONDS * np.arange(shape[1])
     return Trajectories.from_arrays(x, times=times, observed=observed, ids=ids, meta=meta)

@@ -25,14 +25,14 @@ from typing import Any
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import checked, reason, shortened
-from spacetime_en.data.tables import TABLES, is_table
+from spacetime_en.data.tables import TABLE_ENDINGS, is_table
 from spacetime_en.data.trajectories import Trajectories
 
 _BY_ENDING = {
     ".npz": ("arrays", "read_npz"),
     **dict.fromkeys((".h5", ".hdf5", ".h5md"), ("h5md", "read_h5md")),
     **dict.fromkeys((".tar", ".tgz", ".gz"), ("mocap", "read_mocap")),
-    **dict.fromkeys(TABLES, ("tables", "read_tables")),
+    **dict.fromkeys(TABLE_ENDINGS, ("tables", "read_tables")),
     **dict.fromkeys((".dcd", ".xtc", ".trr", ".nc", ".ncdf"), ("molecules", "read_mdanalysis")),
     **dict.fromkeys(
         (".xyz", ".extxyz", ".traj", ".lammpstrj", ".dump", ".xdatcar"),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import check_name, open_regular, reason, shortened
 from spacetime_en.data.limits import check_claim, check_memory
-from spacetime_en.data.npy import PER_FRAME, read_header, read_rest
+from spacetime_en.data.npy import PER_FRAME_PREFIX, read_header, read_rest
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import MOST_ATTRIBUTES, check_time_step
 
@@ -32,9 +32,9 @@ def read_npz(path: Path) -> Trajectories:
     optional = ("v", "times", "steps", "box", "observed", "ids")
     named: dict[str, Any] = {name: arrays.pop(name, None) for name in ("x", *optional)}
     changing = {
-        name.removeprefix(PER_FRAME): arrays.pop(name)
+        name.removeprefix(PER_FRAME_PREFIX): arrays.pop(name)
         for name in list(arrays)
-        if name.startswith(PER_FRAME)
+        if name.startswith(PER_FRAME_PREFIX)
     }
     return Trajectories.from_arrays(
         **named, attributes=arrays, frame_attributes=changing, meta={"source": path.name}

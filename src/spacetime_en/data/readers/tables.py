@@ -14,7 +14,7 @@ from spacetime_en._util.schema import open_regular, parse_json, shortened, typed
 from spacetime_en.data.columns import Columns, listed
 from spacetime_en.data.observations import Source, gather, split_name
 from spacetime_en.data.readers.sandbox import read_sandboxed
-from spacetime_en.data.tables import Kind, Labels, Table, TextTable, is_table
+from spacetime_en.data.tables import ColumnKind, ColumnTable, Labels, TextTable, is_table
 from spacetime_en.data.tracks import pack
 from spacetime_en.data.trajectories import Trajectories
 
@@ -80,7 +80,7 @@ def _stem(path: Path) -> str:
     return name.stem
 
 
-def _open(path: Path, *, inside: bool = False) -> Table:
+def _open(path: Path, *, inside: bool = False) -> ColumnTable:
     return (
         _Parquet(path, inside)
         if path.suffix.lower() == _PARQUET
@@ -103,7 +103,7 @@ class _Parquet:
         values: list[str] = typed(parse_json(text, self.where), list[str], self.where)
         return values
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    def read(self, kinds: Mapping[str, ColumnKind]) -> dict[str, Any]:
         """Columns by name; see :class:`~spacetime_en.data.tables.Table`."""
         arrays, texts = read_sandboxed("parquet", self.path, columns=json.dumps(dict(kinds)))
         columns: dict[str, Any] = {}

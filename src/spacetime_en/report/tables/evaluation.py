@@ -18,7 +18,7 @@ def print_evaluation(report: dict[str, Any], terminal: Terminal) -> None:
     terminal.say(f"{report['task']}, {report['windows']:,} {report['split']} windows", "bold")
     for warning in report.get("warnings", []):
         terminal.say(f"warning: {warning}")
-    rows = rows_of(report)
+    rows = errors_by_model(report)
     table = [
         [name, *_cells(row["position_mse"]), *_cells(row["velocity_mse"])[:2]]
         for name, row in rows.items()
@@ -46,7 +46,7 @@ def print_evaluation(report: dict[str, Any], terminal: Terminal) -> None:
         terminal.table(("median relative change", "forecast", "truth"), table)
 
 
-def rows_of(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def errors_by_model(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The errors of the model and of its rivals, by the names that are shown."""
     rivals = {name.replace("_", " "): report[name] for name in RIVALS if name in report}
     return {report.get("preset", report["model"]): report} | rivals
