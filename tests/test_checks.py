@@ -39,5 +39,5 @@ def test_a_node_that_is_missing_in_one_frame_may_be_anything_there():
     seen[1, 2, 0] = False
     SpacetimeGraph(HOLE, HOLE, observed=seen)
     seen[1, 2] = torch.tensor([True, False, True, True])
-    with pytest.raises(InputError, match="x: 1 node.* say in observed which nodes were there"):
+    with pytest.raises(InputError, match=r"x: 1 node.* say in observed which nodes were there"):
         SpacetimeGraph(HOLE, X, observed=seen)

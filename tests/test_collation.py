@@ -56,7 +56,7 @@ def test_graphs_that_do_not_fit_together_are_refused(other, message):
 def test_pairs_of_graph_and_target_are_padded_together():
     one, two = particles(B=1, N=2), particles(B=2, N=4)
     targets = [Forecast(g.x[:, -1:], g.v[:, -1:]) for g in (one, two)]
-    batch, target = collate([(one, targets[0]), (two, targets[1])])
+    _, target = collate([(one, targets[0]), (two, targets[1])])
     assert target.x.shape == (3, 1, 4, 3)
     torch.testing.assert_close(target.v[0, :, :2], targets[0].v[0])
     assert target.mask[0].tolist() == [[True, True, False, False]]

@@ -1,3 +1,4 @@
+import itertools
 import pickle
 
 import numpy as np
@@ -216,7 +217,7 @@ def test_velocities_are_differences_of_a_nodes_own_observations_over_true_times(
         for i in range(5):
             frames = seen[b, :, i].nonzero()[:, 0].tolist()
             expected = torch.zeros(7, 3, dtype=torch.float64)
-            for before, t in zip(frames, frames[1:], strict=False):
+            for before, t in itertools.pairwise(frames):
                 step = graph.x[b, t, i] - graph.x[b, before, i]
                 expected[t] = step / (times[t] - times[before])
             if len(frames) > 1:

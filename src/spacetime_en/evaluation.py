@@ -168,7 +168,7 @@ def evaluate(
         "task": task.label,
         "split": split,
         "windows": len(windows),
-        "horizon_time": times[-1],
+        "horizon_times": times,
         "model": type(model).__name__,
         "parameters": sum(p.numel() for p in model.parameters()),
         **model_errors.summary(),

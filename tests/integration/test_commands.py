@@ -83,8 +83,8 @@ def test_train_evaluate_predict_export(spacetime, tmp_path, cache):
 
     test = open_task(Run.open("run").config.task).test
     with torch.no_grad():
-        expected = model(test[:][0]).x.numpy()
-    np.testing.assert_allclose(forecasts.x[52:, 0], expected, atol=1e-5)
+        expected = model(test[:][0]).x.numpy()  # (12, 1, 5, 3)
+    np.testing.assert_allclose(forecasts.x[52:], expected, atol=1e-5)
     assert forecasts.times[0] == pytest.approx(0.12)  # the last frame's 0.02, and the horizon
 
     assert "model.pt2" in spacetime("export", "run", "--format", "torch-export")
@@ -107,7 +107,7 @@ def test_your_own_data_and_your_own_model(spacetime, tmp_path):
         "    def symmetries(self):\n"
         "        return Symmetries(True, True, True)\n"
         "    def forecast(self, graph):\n"
-        "        x, v = graph.x[:, -1], graph.v[:, -1]\n"
+        "        x, v = graph.x[:, -1:], graph.v[:, -1:]\n"
         "        return Forecast(x + self.a * v, v)\n"
     )
     walk = np.random.default_rng(0).standard_normal((1, 200, 3, 2)).cumsum(1)
@@ -140,7 +140,7 @@ def test_a_sparse_graph_from_training_to_forecast(spacetime, tmp_path):
     found = read("next.npz").x[-2:, 0]  # the first window of the last two runs, the test's
     with torch.no_grad():
         forecast = run.model()(graph)
-    np.testing.assert_allclose(found, forecast.x[:: len(graph) // 2], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found, forecast.x[:: len(graph) // 2, 0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_config_file_and_options_that_replace_it(spacetime, tmp_path):
@@ -303,10 +303,10 @@ def test_a_report_that_cannot_be_written_is_still_shown(spacetime, capsys):
 def test_no_space_is_one_sentence(spacetime, monkeypatch):
     import spacetime_en.runs.run as runs
 
-    def full(path, write):
+    def full(path, text):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs, "write_atomically", full)
+    monkeypatch.setattr(runs, "write_text_atomically", full)
     said = error_of(spacetime, "train", "linear", *TASK, "--steps", "1", "--out", "run")
     assert said == "error: --out run: No space left on device."
 

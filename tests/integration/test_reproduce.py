@@ -87,6 +87,7 @@ def test_one_missing_result_is_made_alone(made, tmp_path):
     assert one["test"] == other["test"]  # one seed fixes everything
 
 
+@pytest.mark.slow
 def test_stopped_it_says_how_to_go_on_and_does(made, tmp_path):
     """SIGTERM, as a batch system sends it, in the middle."""
     command = [sys.executable, "-m", "spacetime_en", "reproduce", "n20", "--out", str(tmp_path)]

@@ -289,9 +289,11 @@ def test_two_processes_work_on_one_study(tmp_path, cache, storage):
 
 
 def two_workers(out, cache, options):
-    (out / "waiting.py").write_text(WAITING)
+    code = out.with_name(f"{out.name}-code")  # (a study's folder holds nothing else)
+    code.mkdir()
+    (code / "waiting.py").write_text(WAITING)
     command = [*SEARCH, "--trials", "10", "--out", str(out), *options]
-    return [finish(p) for p in [start(*command, cache=cache, cwd=out) for _ in range(2)]]
+    return [finish(p) for p in [start(*command, cache=cache, cwd=code) for _ in range(2)]]
 
 
 def test_a_killed_workers_trial_is_made_good(tmp_path, cache, monkeypatch):

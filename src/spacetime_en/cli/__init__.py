@@ -21,7 +21,7 @@ COMMANDS = {
     "predict": ("runs.Predict", "Forecast new data with a trained model."),
     "animate": (
         "runs.Animate",
-        "Animate or draw forecasts beside the truth: GIF, MP4, HTML, PNG, SVG.",
+        "Animate forecasts beside the truth, or draw them.",
     ),
     "export": ("runs.Export", "Export a trained model to ONNX or torch.export."),
     "simulate": ("commands.simulate", "Simulate trajectories into a data set."),

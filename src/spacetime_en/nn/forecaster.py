@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, get_type_hints
 
+import torch
 from torch import Tensor, nn
 
 from spacetime_en._util.errors import InputError
@@ -136,7 +137,7 @@ class Forecaster(Pretrained, nn.Module):
         """
         self.check(graph)
         if graph.horizon.shape[1] == 1 or self.forecasts_paths:
-            return self.forecast(graph)
+            return self._shaped(self.forecast(graph), graph)
         return self._step_by_step(graph)
 
     def _step_by_step(self, graph: SpacetimeGraph) -> Forecast:
@@ -153,6 +154,18 @@ class Forecaster(Pretrained, nn.Module):
                     "such as set-flow."
                 )
         return rollout(self.forecast, graph)
+
+    def _shaped(self, forecast: Forecast, graph: SpacetimeGraph) -> Forecast:
+        """The forecast, if it has the time axis; models of one's own may forget it."""
+        (B, _, N, n), T = graph.x.shape, graph.horizon.shape[1]
+        for name in ("x", "v"):
+            found = getattr(forecast, name).shape
+            if not torch.compiler.is_compiling() and found != (B, T, N, n):
+                raise InputError(
+                    f"forecast: {type(self).__name__} returns {name} of shape {tuple(found)}, "
+                    f"expected (B, T, N, n) = {(B, T, N, n)}."
+                )
+        return forecast
 
     def at(self, graph: SpacetimeGraph, times: Tensor | list[float] | float) -> Forecast:
         """Forecasts at other times than the graph's horizon, such as a whole path.

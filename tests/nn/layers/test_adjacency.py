@@ -116,7 +116,7 @@ def test_forms_tied_to_n_say_so(form):
     with pytest.raises(InputError, match="a graph of the batch has 3 of 4"):
         model(particles(observed=mask))
     mask[1, 0, 3] = True
-    with pytest.raises(InputError, match="observed: adjacency=.* a node is missing in a frame"):
+    with pytest.raises(InputError, match=r"observed: adjacency=.* a node is missing in a frame"):
         model(particles(observed=mask))
 
 

@@ -236,7 +236,8 @@ def test_a_compiled_training_step_is_the_eager_one(preset):
         torch.testing.assert_close(gradients[1][name], gradient)
 
 
-@pytest.mark.parametrize("lists", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("lists", [False, True])
 def test_batches_of_other_sizes_are_not_compiled_anew(lists):
     torch.compiler.reset()
     model = liven(build_model("set", like=particles(), **SMALL)).double()

@@ -80,7 +80,7 @@ def test_of_a_path_it_learns_the_first_step():
     other.calibrate((path, twice), (path, twice))
     torch.testing.assert_close(one.memory(graph).x, other.memory(graph).x)
     late = path.replace(horizon=path.horizon + 1)
-    with pytest.raises(InputError, match="horizon: .* learns the step from the first one"):
+    with pytest.raises(InputError, match=r"horizon: .* learns the step from the first one"):
         other.calibrate((late, twice), (late, twice))
 
 
@@ -101,7 +101,7 @@ def test_calibrated_the_networks_see_numbers_of_order_one_in_any_unit():
     assert (there - here).norm() < 1e-3 * here.norm()
 
 
-@pytest.mark.parametrize("memory", [0.0, 0.5])
+@pytest.mark.parametrize("memory", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_it_learns_what_turning_bones_do_and_comes_back_from_disk(tmp_path, memory):
     """A body whose limbs turn at their own speeds: straight lines miss, it does not."""
     rng = np.random.default_rng(0)
