@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -11,6 +12,13 @@ from typing import Any, Literal
 from spacetime_en._util.schema import Count, Finite, PositiveFloat, PositiveInt
 
 Kind = Literal["node", "pair", "frame"]
+
+
+def few_numbers(numbers: Sequence[float]) -> str:
+    """Numbers in words: all of them if they are few, the first two and the last otherwise."""
+    if len(numbers) < 4:
+        return ", ".join(f"{number:g}" for number in numbers)
+    return f"{numbers[0]:g}, {numbers[1]:g}, ..., {numbers[-1]:g}"
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def refused(path, t):
 
 
 def test_what_a_format_cannot_hold_is_refused_at_once(tmp_path):
-    known = "known are .extxyz, .h5, .h5md, .hdf5, .npz, .traj, .xyz, and no ending for a folder"
+    known = "known are .extxyz, .h5, .h5md, .hdf5, .npz, .traj, .xyz, no ending for a folder, and"
     assert known in refused(tmp_path / "a.docx", runs())
     t = runs(attributes={"box": np.ones(5)})
     assert "'box' cannot be an attribute in .npz; use a folder" in refused(tmp_path / "a.npz", t)

@@ -10,7 +10,7 @@ from spacetime_en import Forecast, Forecaster, InputError, build_model
 from spacetime_en.data import Task, Trajectories, Windows
 from spacetime_en.data.compatibility import facts_of
 from spacetime_en.data.readers import read
-from spacetime_en.runs.prediction import count_windows, fast_batch, predict
+from spacetime_en.runs.prediction import count_windows, fast_batch, predict, target_times
 from tests.helpers import SMALL, liven
 
 
@@ -125,10 +125,52 @@ def test_runs_of_different_lengths(tmp_path, batch_size):
     assert np.isfinite(out.x).all()
     with pytest.raises(InputError, match=r"out.npz: the runs have different lengths; use a folder"):
         predict(model, t, tmp_path / "out.npz", **options)
-    with pytest.raises(InputError, match="last: the runs have different lengths, and end at"):
+    with pytest.raises(InputError, match="last: the newest windows of the runs end at different"):
         predict(model, t, tmp_path / "last", **options, last=True)
     with pytest.raises(InputError, match="run 1 has 5 frames, too few for a window, which takes 7"):
         predict(model, t, tmp_path / "long", **options | {"length": 4})
+
+
+def test_tables_hold_the_newest_windows_of_runs_of_different_lengths(tmp_path):
+    rng = np.random.default_rng(0)
+    runs = [rng.standard_normal((T, 2, 2)).cumsum(0) for T in (9, 2, 7)]
+    t, model = Trajectories.from_runs(runs, time_step=0.5), build_model("last-frame")
+    options = dict(length=3, frame_time=0.5, horizon_times=(0.5,), last=True)
+    said = []
+    table = predict(model, t, tmp_path / "last.csv", **options, notify=said.append)
+    assert said == ["warning: 1 of 3 runs are shorter than a window, of 3 frames."]
+    rows = [line.split(",") for line in table.read_text().splitlines()]
+    assert rows[0][:4] == ["recording", "last_frame", "frame", "id"]
+    assert [row[:4] for row in rows[1:]] == [
+        [run, last, str(int(last) + 1), node]
+        for run, last in (("0", "8"), ("2", "6"))
+        for node in "01"
+    ]
+    found = np.array([row[4:6] for row in rows[1:]], dtype=float).reshape(2, 2, 2)
+    np.testing.assert_allclose(found, [runs[0][-1], runs[2][-1]], rtol=1e-6)
+    paths = read(predict(model, t, tmp_path / "paths", **options | {"horizon_times": (0.5, 1.0)}))
+    assert paths.meta["recordings"] == ["0 after step 8", "2 after step 6"]
+
+
+def test_models_are_not_asked_for_times_that_they_do_not_know(tmp_path):
+    """A network of one horizon, or weights for each time, would answer with their own times."""
+    t, last = walks(frames=60), dict(length=3, frame_time=0.5, last=True)
+    for target_steps, preset in (("4", "egnn"), ("1..2", "ridge-shared")):
+        task = Task.from_trajectories(t, length=3, stride=1, target_steps=target_steps)
+        model = build_model(preset, like=task.train[:1][0])
+        model.trained_on = facts_of(task)
+        for times in ((0.5,), (1.0, 1.5)):
+            with pytest.raises(InputError, match="horizon: this model was trained to forecast"):
+                predict(model, t, tmp_path / "out.csv", horizon_times=times, **last)
+    steps = target_times(model.trained_on, steps=3), target_times(model.trained_on)
+    assert steps == ((0.5, 1.0, 1.5), (0.5, 1.0))
+    for options, message in (
+        ({"steps": 0}, "steps: expected"),
+        ({"times": (2.0, 1.0)}, "times: expected increasing times, found 2, 1"),
+        ({"steps": 2, "times": (1.0,)}, "steps, times: target times are chosen by one"),
+    ):
+        with pytest.raises(InputError, match=message):
+            target_times(model.trained_on, **options)
 
 
 def test_the_newest_window_alone(tmp_path):

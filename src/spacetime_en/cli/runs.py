@@ -161,18 +161,12 @@ class Predict:
 
     def __call__(self) -> None:
         from spacetime_en.data.readers import read
-        from spacetime_en.runs.prediction import count_windows, predict
+        from spacetime_en.runs.prediction import count_windows, predict, target_times
 
         run = Run.open(self.run, trust=self.trust)
         options = {key: getattr(self, key) for key in ("topology", "select", "time_step")}
         trajectories = read(self.input, **options)
         data, model = run.data, run.model()
-        horizon_times = self.times or data.horizon_times
-        if self.steps is not None:
-            if self.times:
-                raise InputError("steps, times: target times are chosen by one of them.")
-            step = data.frame_time or data.horizon_times[0]
-            horizon_times = tuple(step * (k + 1) for k in range(self.steps))
         windows: dict[str, Any] = {
             "length": data.frames,
             "frame_time": data.frame_time,
@@ -184,7 +178,7 @@ class Predict:
                 trajectories,
                 self.out,
                 **windows,
-                horizon_times=horizon_times,
+                horizon_times=target_times(data, self.steps, self.times),
                 radius=run.config.task.get("radius"),
                 k=run.config.task.get("k"),
                 batch_size=self.batch_size,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.data.trajectories import Trajectories
-from spacetime_en.facts import DataFacts, Kind
+from spacetime_en.facts import DataFacts, Kind, few_numbers
 from spacetime_en.geometry import Symmetries
 
 if TYPE_CHECKING:
@@ -111,17 +111,9 @@ def window_mismatches(facts: DataFacts, windows: Windows, *, any_horizon: bool) 
         if None in (trained[0], asked[0]):
             continue
         if trained.shape != asked.shape or not np.allclose(trained, asked, rtol=1e-9, atol=0):
-            found = _in_words(asked)
-            problems.append(
-                f"the model was trained for {what} {_in_words(trained)}, this task has {found}."
-            )
+            known, found = few_numbers(trained.tolist()), few_numbers(asked.tolist())
+            problems.append(f"the model was trained for {what} {known}, this task has {found}.")
     return problems
-
-
-def _in_words(numbers: NDArray[Any]) -> str:
-    if len(numbers) < 4:
-        return ", ".join(f"{number:g}" for number in numbers)
-    return f"{numbers[0]:g}, {numbers[1]:g}, ..., {numbers[-1]:g}"
 
 
 class Trained(Protocol):

@@ -209,8 +209,8 @@ def _find_grid(o: Observations, given: float | None) -> _Grid:
         what = "time" if o.timed else "frame"
         raise InputError(
             f"{o.columns.frame}: from {first[run]:.12g} to {last[run]:.12g} in steps of {step:g} "
-            f"there are {frames[run]:.3g} frames, and {LONGEST_RECORDING:,} are the most; is it the "
-            f"column of the {what}? Else give a larger frame_step, or cut the recording."
+            f"there are {frames[run]:.3g} frames, and {LONGEST_RECORDING:,} are the most; is it "
+            f"the column of the {what}? Else give a larger frame_step, or cut the recording."
         )
     return _Grid(first, step, whole, frames.astype(np.int64))
 

@@ -75,8 +75,8 @@ def open_writer(path: str | os.PathLike[str], like: Trajectories) -> Iterator[Wr
     if target.suffix.lower() not in _BY_ENDING:
         endings = ", ".join(sorted(filter(None, _BY_ENDING)))
         raise InputError(
-            f"{target}: no writer for {target.suffix}; known are {endings}, and no ending for a "
-            "folder."
+            f"{target}: no writer for {target.suffix}; known are {endings}, no ending for a "
+            f"folder, and of forecasts tables: {', '.join(TABLE_ENDINGS)}."
         )
     with _BY_ENDING[target.suffix.lower()](target, like) as append:
         writer = Writer(append)

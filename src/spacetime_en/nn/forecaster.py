@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import arguments
-from spacetime_en.facts import DataFacts
+from spacetime_en.facts import DataFacts, few_numbers
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.metrics import errors
@@ -143,14 +143,15 @@ class Forecaster(Pretrained, nn.Module):
     def _step_by_step(self, graph: SpacetimeGraph) -> Forecast:
         """The forecasts of a model that knows one horizon, if that is the time between frames."""
         facts = self.trained_on
-        # (A model that was trained on several times was so step by step.)
-        if facts is not None and facts.frame_time is not None and len(facts.horizon_times) == 1:
-            (horizon,) = facts.horizon_times
-            if not math.isclose(horizon, facts.frame_time, rel_tol=1e-6):
+        if facts is not None and facts.frame_time is not None:
+            # (Trained for several times, models learn them apart, or the first one, step by step.)
+            known = facts.horizon_times if self.forecasts_paths else facts.horizon_times[:1]
+            if len(known) > 1 or not math.isclose(known[0], facts.frame_time, rel_tol=1e-6):
                 raise InputError(
-                    f"horizon: this model was trained to forecast {horizon:g} ahead, from frames "
-                    f"{facts.frame_time:g} apart, and can forecast no other times; train it for "
-                    "one frame step, or use a model that reads the horizon, such as set-flow."
+                    f"horizon: this model was trained to forecast {few_numbers(known)} ahead, from "
+                    f"frames {facts.frame_time:g} apart, and can forecast no other times; train it "
+                    "for these times or for one frame step, or use a model that reads the horizon, "
+                    "such as set-flow."
                 )
         return rollout(self.forecast, graph)
 
@@ -175,7 +176,16 @@ class Forecaster(Pretrained, nn.Module):
         """
         self.check(graph)
         graph = with_times(graph, times)
-        return self(graph) if self.forecasts_paths else self._step_by_step(graph)
+        known = self.reads_horizon or (self.forecasts_paths and self._was_trained_for(graph))
+        return self(graph) if known else self._step_by_step(graph)
+
+    def _was_trained_for(self, graph: SpacetimeGraph) -> bool:
+        """Whether the graph asks for the target times of the training, as far as is known."""
+        if self.trained_on is None:
+            return True
+        trained = graph.horizon.new_tensor(self.trained_on.horizon_times)
+        same = trained.shape == graph.horizon.shape[1:]
+        return same and bool(graph.horizon.isclose(trained, rtol=1e-3, atol=0.0).all())
 
     def check(self, graph: SpacetimeGraph) -> None:
         """Refuse anything but a graph of the model's precision and device."""

@@ -106,8 +106,9 @@ def check_target_times(graph: SpacetimeGraph, targets: int) -> None:
     T = graph.horizon.shape[1]
     if targets != T:
         raise InputError(
-            f"horizon: this model is fitted for {targets} target time(s), the graph asks for {T}; "
-            f"build it with targets={T}, and fit it to such."
+            f"horizon: this model has weights for {targets} target time{'s' * (targets > 1)}, the "
+            f"graph asks for {T}; build it with targets={T} and fit it to these (train it with "
+            "their target_steps), or use a model that reads the horizon, such as set-flow."
         )
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.tensors import as_tensor
+from spacetime_en.facts import few_numbers
 from spacetime_en.graph import Forecast, SpacetimeGraph, speeds
 
 MAX_STEPS = 100_000
@@ -85,8 +86,8 @@ def _steps(graph: SpacetimeGraph) -> tuple[Tensor, list[int]]:
         raise InputError(
             "horizon: this model knows one horizon, and forecasts several times step by step, "
             "which needs whole multiples of the time between frames, found "
-            f"{horizon[0, :4].tolist()} with frames {float(step[0]):g} apart; train it for one "
-            "frame step, or use a model that reads the horizon, such as set-flow."
+            f"{few_numbers(horizon[0].tolist())} with frames {float(step[0]):g} apart; train it "
+            "for one frame step, or use a model that reads the horizon, such as set-flow."
         )
     if counts.max() > MAX_STEPS:
         raise InputError(

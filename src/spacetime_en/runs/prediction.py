@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from spacetime_en.data.tables import TABLE_ENDINGS
 from spacetime_en.data.trajectories import LazyArray, Trajectories
 from spacetime_en.data.valid import MOST_STEPS
 from spacetime_en.data.writers import open_forecasts, open_writer
+from spacetime_en.facts import DataFacts, few_numbers
 from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
 
@@ -83,9 +85,15 @@ def predict(
     if len(horizon) == 0 or (np.diff(horizon) <= 0).any():
         raise InputError("horizon_times: expected one or more times, in increasing order.")
     windows = _Windows.find(t, length, frame_time, last)
+    table = Path(out).suffix.lower() in TABLE_ENDINGS
+    if not table and len(horizon) == 1:
+        _check_frames(t, windows, last)
     data, origin = prepare_for(model, t)
     for sentence in () if model.trained_on is None else data_mismatches(model.trained_on, t):
         notify(f"warning: {sentence}")
+    if without := int((np.diff(windows.stops, prepend=0) == 0).sum()):
+        takes = windows.cut.ends[0] + 1
+        notify(f"warning: {without} of {len(t)} runs are shorter than a window, of {takes} frames.")
     if batch_size is None:
         batch_size = fast_batch(length, t.x.shape[2], radius, k)
     about = {
@@ -108,7 +116,7 @@ def predict(
                 progress(len(part))
 
     with _evaluating(model):
-        if Path(out).suffix.lower() in TABLE_ENDINGS:
+        if table:
             _write_table(out, t, windows, horizon, forecasts)
         elif len(horizon) == 1:
             _write_frames(out, t, windows, horizon, meta, forecasts, batch_size)
@@ -133,18 +141,27 @@ class _Windows:
 
     @classmethod
     def find(cls, t: Trajectories, length: int, frame_time: float | None, last: bool) -> _Windows:
-        cut = _cut(t, length, frame_time, last)
-        every = cls(cut, np.cumsum(_counts(t, cut)))
-        if t.observed is None:
-            return every
-        kept = []
-        for part in _parts(len(every), 10_000):
-            runs, numbers = every.locate(part)
-            kept.append(part[np.asarray(t.observed[runs, cut.ends[numbers]]).any(1)])
-        there = np.concatenate(kept)
-        if len(there) == 0:
-            raise InputError("observed: no node is there in the last frame of any window.")
-        return dataclasses.replace(every, kept=there)
+        cut = _cut(t, length, frame_time)
+        windows = cls(cut, np.cumsum(_counts(t, cut)))
+        if t.observed is not None:
+            kept = []
+            for part in _parts(len(windows), 10_000):
+                runs, numbers = windows.locate(part)
+                kept.append(part[np.asarray(t.observed[runs, cut.ends[numbers]]).any(1)])
+            windows = dataclasses.replace(windows, kept=np.concatenate(kept))
+            if len(windows) == 0:
+                raise InputError("observed: no node is there in the last frame of any window.")
+        return windows.newest() if last else windows
+
+    def newest(self) -> _Windows:
+        """The last of these windows in each run."""
+        which = np.arange(len(self))
+        runs, numbers = self.locate(which)
+        ends = np.append(runs[1:] != runs[:-1], True)
+        if len(self.stops) == ends.sum() and (numbers[ends] == numbers[-1]).all():
+            cut = dataclasses.replace(self.cut, anchors=self.cut.anchors[numbers[-1:]])
+            return _Windows(cut, np.arange(1, len(self.stops) + 1))
+        return dataclasses.replace(self, kept=(which if self.kept is None else self.kept)[ends])
 
     def __len__(self) -> int:
         return int(self.stops[-1]) if self.kept is None else len(self.kept)
@@ -326,6 +343,27 @@ def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | No
 
 
 @checked
+def target_times(
+    data: DataFacts, steps: PositiveInt | None = None, times: tuple[PositiveFloat, ...] = ()
+) -> tuple[float, ...]:
+    """Times to forecast for: those of the training, or others, increasing.
+
+    Args:
+        data: what the model was trained on.
+        steps: a path of so many of its frame steps.
+        times: after the last frame.
+    """
+    if steps is not None and times:
+        raise InputError("steps, times: target times are chosen by one of them.")
+    if any(b <= a for a, b in pairwise(times)):
+        raise InputError(f"times: expected increasing times, found {few_numbers(times)}.")
+    if steps is not None:
+        step = data.frame_time or data.horizon_times[0]
+        return tuple(step * (k + 1) for k in range(steps))
+    return times or data.horizon_times
+
+
+@checked
 def count_windows(
     trajectories: Trajectories, *, length: PositiveInt, frame_time: float | None, last: bool = False
 ) -> int:
@@ -333,7 +371,7 @@ def count_windows(
     return len(_Windows.find(trajectories, length, frame_time, last))
 
 
-def _cut(trajectories: Trajectories, length: int, frame_time: float | None, last: bool) -> Cut:
+def _cut(trajectories: Trajectories, length: int, frame_time: float | None) -> Cut:
     """The windows of a run, found by the times of its frames; no target is needed."""
     times = trajectories.times
     _check_window(trajectories, length, frame_time)
@@ -344,26 +382,28 @@ def _cut(trajectories: Trajectories, length: int, frame_time: float | None, last
     cut = Cut.find(times, spacing * np.arange(1 - length, 1), TIME_TOLERANCE)
     if len(cut) == 0:
         raise _no_window(times, length, frame_time)
-    if last and trajectories.lengths is not None:
-        raise InputError(
-            "last: the runs have different lengths, and end at different times; forecast from all "
-            "windows, or from one run at a time."
-        )
-    return dataclasses.replace(cut, anchors=cut.anchors[-1:]) if last else cut
+    return cut
 
 
 def _counts(trajectories: Trajectories, cut: Cut) -> NDArray[np.int64]:
     """The number of windows inside each run, (num,)."""
     if trajectories.lengths is None:
         return np.full(len(trajectories), len(cut))
-    counts = np.searchsorted(cut.ends, trajectories.lengths)
-    if (counts == 0).any():
+    return np.searchsorted(cut.ends, trajectories.lengths)
+
+
+def _check_frames(trajectories: Trajectories, windows: _Windows, last: bool) -> None:
+    """Refuse what cannot be frames of runs at common times: runs without, or at other times."""
+    instead = "write a table, such as .csv, or a path of several target times."
+    if last and len(windows.cut) > 1:
+        raise InputError(f"last: the newest windows of the runs end at different times; {instead}")
+    counts = np.diff(windows.stops, prepend=0)
+    if trajectories.lengths is not None and (counts == 0).any():
         run = int(counts.argmin())
         raise InputError(
             f"x: run {run} has {trajectories.lengths[run]} frames, too few for a window, which "
-            f"takes {cut.ends[0] + 1}; leave it out."
+            f"takes {windows.cut.ends[0] + 1}; leave it out, or {instead}"
         )
-    return counts
 
 
 def _check_window(trajectories: Trajectories, length: int, frame_time: float | None) -> None:
@@ -438,7 +478,10 @@ def _forecast(
         radius=radius,
         k=k,
     )
-    forecast = model(graph.to(parameter.device, parameter.dtype))
+    graph = graph.to(parameter.device, parameter.dtype)
+    trained = horizon if model.trained_on is None else np.array(model.trained_on.horizon_times)
+    same = trained.shape == horizon.shape and np.allclose(trained, horizon, rtol=1e-6, atol=0)
+    forecast = model(graph) if same else model.at(graph, horizon.tolist())
     for what, value in (("positions", forecast.x), ("velocities", forecast.v)):
         bad = ~value.isfinite().flatten(1).all(1)
         if bad.any():

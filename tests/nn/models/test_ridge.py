@@ -251,7 +251,7 @@ def frames_of(graph):
             "tied to N = 5 nodes, but a graph of the batch has 3 of 5",
         ),
         (lambda: SharedRidge(5), masked, "starts at the last frame, in which no node of graph 2"),
-        (lambda: SharedRidge(3, targets=2), particles, "fitted for 2 target .* asks for 1; build"),
+        (lambda: SharedRidge(3, targets=2), particles, "weights for 2 target .* asks for 1; build"),
         (lambda: SharedRidge(3, 2), particles, "edge_attr: the model was built for 2"),
     ],
 )
