@@ -84,5 +84,7 @@ def test_names_are_imported_when_they_are_used():
 
 def test_any_model_is_loaded_by_the_base_class_alone():
     """The first lines of a program: classes of models are found without having been imported."""
-    program = "from spacetime_en import Forecaster; Forecaster.from_pretrained('pretrained:charged')"
+    program = (
+        "from spacetime_en import Forecaster; Forecaster.from_pretrained('pretrained:charged')"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)
