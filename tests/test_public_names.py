@@ -80,3 +80,11 @@ def _defined(body):
 def test_names_are_imported_when_they_are_used():
     program = f"import sys, {', '.join(PACKAGES)}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_any_model_is_loaded_by_the_base_class_alone():
+    """The first lines of a program: classes of models are found without having been imported."""
+    program = (
+        "from spacetime_en import Forecaster; Forecaster.from_pretrained('pretrained:charged')"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -19,4 +19,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("spacetime-en")
+    if name == "Forecaster":  # whose from_pretrained finds the models that are imported
+        import spacetime_en.nn.presets  # noqa: F401
     return _get(name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spacetime_en._util.errors import no_such, printable, require
+from spacetime_en._util.errors import amount, no_such, printable, require
 
 
 def test_a_misspelt_name_gets_the_nearest_one_and_others_the_whole_list():
@@ -19,3 +19,7 @@ def test_a_missing_package_is_said_with_its_extra():
     assert require("json", "any").dumps([]) == "[]"
     with pytest.raises(ImportError, match=r"pip install 'spacetime-en\[h5md\]'"):
         require("no_such_package", "h5md")
+
+
+def test_one_is_no_plural():
+    assert [amount(number, "row") for number in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]

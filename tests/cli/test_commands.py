@@ -104,7 +104,7 @@ def test_import_says_what_was_understood(monkeypatch, capsys, tmp_path):
     np.savez(tmp_path / "a.npz", x=x, mass=np.ones(3))
     out = tmp_path / "set"
     text = run(monkeypatch, capsys, "data", "import", str(tmp_path / "a.npz"), "--out", str(out))
-    assert "1 run(s) of 50 frames, 3 nodes in 2 dimensions" in text
+    assert "1 run of 50 frames, 3 nodes in 2 dimensions" in text
     assert "attributes: mass" in text
     text = run(monkeypatch, capsys, "data", "info", str(out), "--json")
     assert json.loads(text)["features"] == 2

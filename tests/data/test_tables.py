@@ -171,7 +171,7 @@ def test_dates_in_memory(dates):
         ([1, "1"], "row 1: id: changes its type, 1 and '1'; make all of them numbers, or all tex"),
         (["a", 1], "row 1: id: changes its type, 'a' and 1"),
         ([1.0, np.nan], "row 1: id: is missing"),
-        ([None, "a"], "id: changes its type"),
+        ([None, "a"], "row 0: id: is missing"),
         ([1, None], "row 1: id: is missing"),
         ([1j, 2j], "id: expected numbers or texts, found values of type complex128"),
         ([[1, 2], [3, 4]], "id: expected one value in each row, found (2, 2)"),

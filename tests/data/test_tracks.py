@@ -211,7 +211,7 @@ def test_attributes_of_nodes_and_of_frames():
 def test_nan_and_infinity_are_not_observed(nothing):
     t = table([*walk(range(4), 1), *walk([0, 1], 2), (2, 2, nothing, 0.0), *walk([3], 2)])
     assert t.observed[0, :, 1].tolist() == [True, True, False, True]
-    assert "1 rows with NaN, infinite or missing positions: not observed" in t.meta["notes"]
+    assert "1 row with NaN, infinite or missing positions: not observed" in t.meta["notes"]
 
 
 def test_rows_without_a_position_are_frames_all_the_same():
@@ -228,7 +228,7 @@ def test_rows_in_another_order_are_sorted():
     rows = walk(range(5), 1)
     t = table(rows[::-1])
     assert t.x[0, :, 0, 0].tolist() == [0, 1, 2, 3, 4]
-    assert "4 rows go back in time: sorted" in t.meta["notes"]
+    assert "times go back at 4 rows: sorted" in t.meta["notes"]
 
 
 def test_velocities_that_are_missing_in_some_rows():

@@ -43,3 +43,8 @@ def require(package: str, extra: str) -> Any:
         raise ImportError(
             f"this needs the package {package}: pip install 'spacetime-en[{extra}]'."
         ) from None
+
+
+def amount(number: int, what: str) -> str:
+    """A number of things in words: 1 node, 2 nodes."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from tyro.conf import Positional
 
-from spacetime_en._util.errors import InputError, no_such
+from spacetime_en._util.errors import InputError, amount, no_such
 from spacetime_en._util.progress import progress_bar
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.data.columns import Columns
@@ -140,9 +140,10 @@ def data_import(
     length = data.meta.get("length_unit") or "own units"
     shortest = frames if data.lengths is None else data.lengths.min()
     long = f"{frames}" if shortest == frames else f"{shortest} to {frames}"
-    many = f"{nodes} nodes" if data.ids is None else f"at most {nodes} nodes at a time"
+    many = amount(nodes, "node")
+    many = many if data.ids is None else f"at most {many} at a time"
     Terminal().say(
-        f"{out}:\n{trajectories} run(s) of {long} frames, {many} in {dims} dimensions,\n"
+        f"{out}:\n{amount(trajectories, 'run')} of {long} frames, {many} in {dims} dimensions,\n"
         f"{step:g} {unit} between frames, lengths in {length},"
         f"\nvelocities {'from the file' if data.measured_velocities else 'from differences'}, "
         f"attributes: {', '.join([*data.attributes, *data.frame_attributes]) or 'none'}, "

@@ -6,12 +6,12 @@ import re
 from itertools import pairwise
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.schema import PositiveInt, shortened
+from spacetime_en._util.schema import shortened
 
 MOST_TARGETS = 10_000
 _NUMBER = r"[0-9]{1,15}(?:e[0-9])?"  # YAML takes 1e3 for text
 # 12, [1, 2, 4], or in words, as on the command line: "12", "1..12", "1,2,4".
-TargetSteps = PositiveInt | tuple[PositiveInt, ...] | str
+TargetSteps = int | tuple[int, ...] | str
 
 
 def parse_steps(target_steps: TargetSteps) -> tuple[int, ...]:

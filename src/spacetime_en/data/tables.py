@@ -469,6 +469,9 @@ def _labels(name: str, array: NDArray[Any]) -> Labels:
     if array.dtype.kind not in "OU":
         raise InputError(f"{name}: expected numbers or texts, found values of type {array.dtype}.")
     values = array.tolist()
+    missing = [value is None for value in values]
+    if any(missing):
+        raise _BadCellError(missing.index(True), f"{name}: is missing")
     texts = [isinstance(value, str) for value in values]
     if any(texts) and not all(texts):
         row = texts.index(not texts[0])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacetime_en._util.errors import InputError
+from spacetime_en._util.errors import InputError, amount
 from spacetime_en.data.limits import check_memory
 from spacetime_en.data.slots import NOBODY, assign_slots
 from spacetime_en.data.valid import check_single_precision, check_time_step
@@ -129,7 +129,9 @@ def _drop_unseen(o: Observations, grid: _Grid) -> tuple[_Grid, NDArray[np.int64]
     missing = len(seen) - int(seen.sum())
     if missing == len(seen):
         raise InputError(f"{o.tables[0].where}: no row has a position; all are NaN or missing.")
-    o.notes.append(f"{missing:,} rows with NaN, infinite or missing positions: not observed")
+    o.notes.append(
+        f"{amount(missing, 'row')} with NaN, infinite or missing positions: not observed"
+    )
     o.positions = [positions[seen] for positions in o.positions]
     o.velocities = [velocities[seen] for velocities in o.velocities]
     o.attributes = {name: values[seen] for name, values in o.attributes.items()}
@@ -537,35 +539,34 @@ def _in_words(o: Observations, grid: _Grid, tracks: _Tracks, layout: _Layout) ->
     total, longest = int(grid.lengths.sum()), int(grid.lengths.max())
     unit = "in time" if o.timed else ("frame numbers" if grid.step != 1 else "frame number")
     notes = [
-        f"{_count(len(o.recordings), 'recording')}, {_count(len(tracks.start), 'node')}, at most "
-        f"{slots:,} at a time; {_count(total, 'frame')}"
+        f"{amount(len(o.recordings), 'recording')}, {amount(len(tracks.start), 'node')}, at most "
+        f"{slots:,} at a time; {amount(total, 'frame')}"
         + (f", {longest:,} in the longest recording" if len(o.recordings) > 1 else "")
         + f", {grid.step:g} {unit} apart",
         f"observed: {_percent(share)} of the frames from each node's first to its last; "
         + (
-            f"{_count(fill.count, 'gap')}, the longest of {_count(fill.longest, 'frame')}"
-            + (f"; {_count(len(fill.row), 'frame')} filled in" if len(fill.row) else "")
+            f"{amount(fill.count, 'gap')}, the longest of {amount(fill.longest, 'frame')}"
+            + (f"; {amount(len(fill.row), 'frame')} filled in" if len(fill.row) else "")
             if fill.count
             else "no gaps"
         ),
     ]
+    if o.splits:
+        counts = {split: o.splits.count(split) for split in ("train", "val", "test")}
+        notes.append("splits: " + ", ".join(f"{split} {n:,}" for split, n in counts.items()))
     if tracks.backward:
-        notes.append(f"{_count(tracks.backward, 'row')} go back in time: sorted")
+        notes.append(f"times go back at {amount(tracks.backward, 'row')}: sorted")
     if tracks.moved[0]:
         notes.append(
-            f"{_count(tracks.moved[0], 'row')} between frames, by up to {tracks.moved[1]:.2g} of a "
+            f"{amount(tracks.moved[0], 'row')} between frames, by up to {tracks.moved[1]:.2g} of a "
             "step: put on the nearest frame"
         )
     if tracks.dropped:
         notes.append(
-            f"{_count(tracks.dropped, 'row')} left out: another of the same node is nearer to the "
+            f"{amount(tracks.dropped, 'row')} left out: another of the same node is nearer to the "
             "frame"
         )
     return notes
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _percent(share: float) -> str:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacetime_en._util.errors import InputError
+from spacetime_en._util.errors import InputError, amount
 from spacetime_en._util.schema import Count, NonNegativeFloat, PositiveFloat, PositiveInt, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
 from spacetime_en.data.compatibility import Trained, prepare_for
@@ -206,8 +206,8 @@ class Windows:
             where = "all" if self.nodes == "all" else "the last"
             raise InputError(
                 f"windows: {'not every one' if kept.any() else 'none'} of {W} windows has "
-                f"{self.min_nodes} nodes observed in {where} of its frames and one at a target; "
-                "use a smaller length, target_steps or min_nodes."
+                f"{amount(self.min_nodes, 'node')} observed in {where} of its frames and one at a "
+                "target; use a smaller length, target_steps or min_nodes."
             )
         self.numbers = (np.arange(W) if self.numbers is None else self.numbers)[kept]
         self.node_counts = counts[kept]

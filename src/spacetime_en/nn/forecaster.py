@@ -144,9 +144,10 @@ class Forecaster(Pretrained, nn.Module):
         """The forecasts of a model that knows one horizon, if that is the time between frames."""
         facts = self.trained_on
         if facts is not None and facts.frame_time is not None:
-            # (Trained for several times, models learn them apart, or the first one, step by step.)
-            known = facts.horizon_times if self.forecasts_paths else facts.horizon_times[:1]
-            if len(known) > 1 or not math.isclose(known[0], facts.frame_time, rel_tol=1e-6):
+            known = facts.horizon_times
+            one_step = len(known) == 1 and math.isclose(known[0], facts.frame_time, rel_tol=1e-6)
+            # (Trained for several times, a model learned each apart, or all of them step by step.)
+            if not (one_step or (len(known) > 1 and not self.forecasts_paths)):
                 raise InputError(
                     f"horizon: this model was trained to forecast {few_numbers(known)} ahead, from "
                     f"frames {facts.frame_time:g} apart, and can forecast no other times; train it "

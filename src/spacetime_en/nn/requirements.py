@@ -7,6 +7,8 @@ import torch
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import SpacetimeGraph
 
+_ANY_NODES = "a model of any number of nodes, such as set or egnn"
+
 
 def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> None:
     """Refuse a graph whose d or e is not what the model was built for."""
@@ -37,8 +39,8 @@ def check_nodes(graph: SpacetimeGraph, nodes: int) -> None:
     N = graph.x.shape[2]
     if nodes != N:
         raise InputError(
-            f"x: this model is tied to N = {nodes} nodes, the graph has {N}; "
-            f"build it with nodes={N}."
+            f"x: this model is tied to N = {nodes} nodes, the graph has {N}; build it with "
+            f"nodes={N}, or, where nodes come and go, take {_ANY_NODES}."
         )
     check_no_padding(graph, f"this model is tied to N = {nodes} nodes")
 
@@ -86,7 +88,7 @@ def check_no_padding(graph: SpacetimeGraph, why: str) -> None:
         if (counts != graph.x.shape[2]).any():
             raise InputError(
                 f"observed: {why}, but a graph of the batch has {int(counts.min())} of "
-                f"{graph.x.shape[2]}."
+                f"{graph.x.shape[2]}; take {_ANY_NODES}."
             )
 
 

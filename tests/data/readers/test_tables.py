@@ -62,6 +62,7 @@ def test_folders_of_splits(tmp_path):
         "Valid/a": "val",
         "test/a": "test",
     }
+    assert "splits: train 1, val 1, test 1" in t.meta["notes"]
     saved = Trajectories.open(t.save(tmp_path / "set"), verify=True)
     assert saved.meta == t.meta
     make(tmp_path, b_csv=HEAD + walk(range(4), 1))
@@ -96,7 +97,7 @@ def test_mixed_dimensions(tmp_path):
     make(tmp_path, a_csv="frame,id,x,y,z\n0,1,2,3,4\n1,1,2,3,\n2,1,2,3,4\n")
     t = read(tmp_path / "a.csv")
     assert t.observed[0, :, 0].tolist() == [True, False, True]
-    assert "1 rows with NaN, infinite or missing positions: not observed" in t.meta["notes"]
+    assert "1 row with NaN, infinite or missing positions: not observed" in t.meta["notes"]
 
 
 @pytest.mark.slow

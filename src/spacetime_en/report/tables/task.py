@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from spacetime_en._util.errors import amount
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.data.differences import previous_observation
 from spacetime_en.data.given import GivenWindows
@@ -121,11 +122,12 @@ def print_task(description: dict[str, Any], terminal: Terminal) -> None:
     splits = ", ".join(f"{name} {count:,}" for name, count in description["splits"].items())
     terminal.print(f"windows: {splits}")
     most, mean = description["nodes"], description["mean_nodes"]
-    nodes = f"{most:,} nodes" if mean == most else f"up to {most:,} nodes ({mean:.1f} on average)"
+    nodes = amount(most, "node")
+    nodes = nodes if mean == most else f"up to {nodes} ({mean:.1f} on average)"
     terminal.print(
         f"each: {description['frames']} frames of {nodes} in {description['dims']} dimensions, "
-        f"{description['features']} node feature(s), {description['edge_features']} edge "
-        "attribute(s)"
+        f"{amount(description['features'], 'node feature')}, "
+        f"{amount(description['edge_features'], 'edge attribute')}"
     )
     padding = description["padding"]
     if padding["share"] > 0:
@@ -167,14 +169,14 @@ def _in_words(recordings: dict[str, Any]) -> str:
     """What :func:`describe_recordings` found."""
     r = recordings
     frames = f"{r['longest']:,}" if r["shortest"] == r["longest"] else f"up to {r['longest']:,}"
-    nodes = f"{r['nodes']:,} nodes"
+    nodes = amount(r["nodes"], "node")
     if r["most_at_once"] < r["nodes"]:
         nodes += f", at most {r['most_at_once']:,} at once"
     text = f"recordings: {r['count']:,} of {frames} frames, {nodes}"
     if r["gaps"]:
         text += (
-            f"; observed in {100 * r['observed']:.3g} % of their frames, {r['gaps']:,} "
-            f"gap{'s' * (r['gaps'] > 1)} of up to {r['longest_gap']:,} frames"
+            f"; observed in {100 * r['observed']:.3g} % of their frames, "
+            f"{amount(r['gaps'], 'gap')} of up to {amount(r['longest_gap'], 'frame')}"
         )
     return text
 
