@@ -9,7 +9,7 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import shortened
 
 MOST_TARGETS = 10_000
-FURTHEST_TARGET = 10**15
+FURTHEST_TARGET = 2**53
 _NUMBER = r"[0-9]{1,15}(?:e[0-9])?"  # YAML takes 1e3 for text
 # 12, [1, 2, 4], or in words, as on the command line: "12", "1..12", "1,2,4".
 TargetSteps = int | tuple[int, ...] | str
