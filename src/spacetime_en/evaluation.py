@@ -161,7 +161,8 @@ def evaluate(
     sample = _as_the_model(model, sample)
     # Translations on the scale of the data: one of 1000 means nothing to data in micrometres.
     extent = max(1.0, float(sample.x.abs().max()))
-    times = sample.horizon.double().mean(0).tolist()
+    # (To the digits that single precision has: 0.4, not 0.4000000059604645.)
+    times = [float(f"{time:.7g}") for time in sample.horizon.double().mean(0).tolist()]
     steps = np.atleast_1d(windows.target_steps).tolist()
     report: dict[str, Any] = {
         "task": task.label,

@@ -31,6 +31,8 @@ def test_a_task_or_data(tmp_path, monkeypatch):
     assert task_in(["--data", "x"]) == {"data": str(tmp_path.resolve() / "x")}
     with pytest.raises(InputError, match="either a task or data"):
         task_in(["--task", "charged", "--data", "x"])
+    (tmp_path / "loop").symlink_to("loop")
+    assert task_in(["--data", "loop"]) == {"data": str(tmp_path / "loop")}
 
 
 def test_a_file_is_checked_as_far_as_the_preset_and_the_task_are_known(tmp_path):

@@ -123,6 +123,7 @@ def assert_same(found, model, graph):
 
 
 LATER = ("set-nonequivariant", "set-no-temporal", "set-adjacency", "estag", "body", "ridge")
+LATER += ("set-flow", "set-flow-ensemble")  # a minute for the two
 
 
 @pytest.mark.parametrize("preset", [slow(p, p in LATER) for p in MODELS])

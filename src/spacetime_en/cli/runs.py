@@ -105,11 +105,6 @@ class Evaluate:
             print(json.dumps(evaluation.report, indent=2))
         else:
             print_evaluation(evaluation.report, Terminal())
-        if self.plot is not None:
-            from spacetime_en.report.plots import plot_error_against_time  # takes a second
-
-            path = plot_error_against_time(errors_by_model(evaluation.report), self.plot)
-            print(f"picture: {path}", file=sys.stderr if self.json else sys.stdout)
         folder = inside(run.outputs, run.outputs / "evaluation")
         try:
             name = f"{task.name}-{self.split}-{task.fingerprint[:8]}"
@@ -121,6 +116,11 @@ class Evaluate:
                 f"written: {report}\nerrors of every window: {table}",
                 file=sys.stderr if self.json else sys.stdout,
             )
+        if self.plot is not None:
+            from spacetime_en.report.plots import plot_error_against_time  # takes a second
+
+            path = plot_error_against_time(errors_by_model(evaluation.report), self.plot)
+            print(f"picture: {path}", file=sys.stderr if self.json else sys.stdout)
 
 
 @dataclass(frozen=True, kw_only=True)

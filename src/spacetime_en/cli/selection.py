@@ -7,6 +7,7 @@ task. So these two words are looked up first, and the parser is made for them.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -118,7 +119,7 @@ def task_in(arguments: Sequence[str]) -> dict[str, str]:
     if name is not None and data is not None:
         raise InputError("task: give either a task or data, not both.")
     if data is not None:
-        return {"data": str(Path(data).resolve())}
+        return {"data": os.path.realpath(data)}  # (unlike Path.resolve, also of a loop of links)
     return {} if name is None else {"name": name}
 
 
