@@ -116,7 +116,7 @@ def test_an_experiment_that_fails_is_named_and_the_others_are_kept(made, tmp_pat
     said = reproduce(folder, "baselines", check=False)
     assert said.returncode == 1
     assert f"1 experiment(s) failed: {name}: " in said.stderr
-    assert "is a file" in said.stderr
+    assert "is no folder" in said.stderr
     assert (folder / "report.html").exists()
 
 
