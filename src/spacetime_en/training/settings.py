@@ -114,6 +114,7 @@ _FLOW = {
 }
 # Presets with other settings than the defaults: the paper's, and ours for models of our own.
 PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
+    "set-2": {"lr": 2e-3, "ema": 0.998, "schedule": "cosine", "warmup": 0.02, "skip": 20},
     "set-flow": _FLOW,
     "set-flow-ensemble": _FLOW | {"lr": 3e-3, "batch_size": 64},
     "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},

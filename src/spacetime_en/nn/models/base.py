@@ -1,0 +1,113 @@
+"""The simple forecast that a network corrects.
+
+A network that starts from zero corrections is never worse than its base before training, and has
+only to learn what the base does not know.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from spacetime_en._util.errors import InputError
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.metrics import errors
+from spacetime_en.nn.forecaster import ClosedForm, Example, Forecaster
+from spacetime_en.nn.layers.target_times import hat_functions
+from spacetime_en.nn.models.ridge import Ridge, SharedRidge
+from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
+
+BaseName = Literal[
+    "auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"
+]
+_TRIVIAL: dict[str, type[Forecaster]] = {
+    "straight-line": StraightLine,
+    "last-frame": LastFrame,
+    "parabola": Parabola,
+    "least-squares-line": LeastSquaresLine,
+}
+NAMES = (*_TRIVIAL, "ridge")
+
+
+class Base(nn.Module):
+    """A trivial forecast, or ridge regression: the given one, or the best on validation windows.
+
+    Args:
+        name: which; ``auto``: the one with the least error, the first in the list where equal.
+        frames, edge_features, targets: for ridge, see
+            :class:`~spacetime_en.nn.models.ridge.SharedRidge`.
+        nodes: number N of nodes if each has weights of its own in ridge; None: all share them.
+    """
+
+    number: Tensor  # of the chosen one in NAMES, ()
+    times: Tensor  # target times for which ridge was fitted, (T,)
+
+    def __init__(
+        self, name: BaseName, frames: int, edge_features: int, targets: int, nodes: int | None
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.ridge: ClosedForm | None = None
+        if name in ("auto", "ridge"):
+            shared = nodes is None
+            ridge = (
+                SharedRidge(frames, edge_features, targets)
+                if shared
+                else Ridge(nodes, frames, targets)
+            )
+            self.ridge = ridge.requires_grad_(False)
+        self.chosen = NAMES[0] if name == "auto" else name
+        self.register_buffer("number", torch.tensor(NAMES.index(self.chosen)))
+        self.register_buffer("times", torch.arange(1.0, targets + 1))
+        self.register_load_state_dict_post_hook(_take_choice)
+
+    def forward(self, graph: SpacetimeGraph) -> Forecast:
+        """The base's forecast at the target times of `graph`."""
+        if self.chosen != "ridge":
+            return _TRIVIAL[self.chosen]().forecast(graph)
+        assert self.ridge is not None
+        line = StraightLine().forecast(graph)
+        known = graph._replace(horizon=self.times.expand(len(graph), -1))
+        fitted, straight = self.ridge.forecast(known), StraightLine().forecast(known)
+        # What ridge adds to uniform motion grows as t^2 in positions and as t in velocities.
+        now, then = graph.horizon[..., None, None], self.times[:, None, None]
+        weights = hat_functions(graph.horizon, self.times)
+        x = now.square() * _mixed(weights, (fitted.x - straight.x) / then.square())
+        v = now * _mixed(weights, (fitted.v - straight.v) / then)
+        return line._replace(x=line.x + x, v=line.v + v)
+
+    @torch.no_grad()
+    def calibrate(self, train: Example, val: Example) -> None:
+        """Fit ridge, and choose."""
+        self.times.copy_(train[0].horizon.mean(0))
+        found = {}
+        for name in NAMES if self.name == "auto" else (self.name,):
+            try:
+                if name == "ridge":
+                    assert self.ridge is not None
+                    self.ridge.solve([train], [val])
+                self.chosen = name
+                found[name] = float(errors(self(val[0]), val[1])[0].mean())
+            except InputError:  # data that it does not fit
+                if self.name != "auto":
+                    raise
+        finite = {name: error for name, error in found.items() if math.isfinite(error)}
+        self.chosen = min(finite, key=finite.__getitem__, default=self.chosen)
+        self.number.fill_(NAMES.index(self.chosen))
+
+
+def _mixed(weights: Tensor, values: Tensor) -> Tensor:
+    """Interpolated values, (B, T, S) and (B, S, N, n) -> (B, T, N, n)."""
+    return torch.einsum("bts,bsnc->btnc", weights, values)
+
+
+def _take_choice(base: nn.Module, _: object) -> None:
+    """Know by name what was loaded as a number: a program that branches cannot be exported."""
+    assert isinstance(base, Base)
+    number = int(base.number)
+    if not 0 <= number < len(NAMES) or (NAMES[number] == "ridge" and base.ridge is None):
+        raise InputError(f"base: the file of the model names base {number}, which it has not.")
+    base.chosen = NAMES[number]
