@@ -20,9 +20,7 @@ from spacetime_en.nn.layers.target_times import hat_functions
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
 from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
 
-BaseName = Literal[
-    "auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"
-]
+BaseName = Literal["auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"]
 _TRIVIAL: dict[str, type[Forecaster]] = {
     "straight-line": StraightLine,
     "last-frame": LastFrame,
