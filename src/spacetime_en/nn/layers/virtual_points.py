@@ -23,19 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from spacetime_en.nn.layers.egcl import mlp
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 
 HEADS = 4
 # Distances below which two points count as one, in the model's units of length.
 CLOSE, TOUCHING = 1e-2, 1e-1  # for their logarithm, and for the direction from one to the other
-
-
-def perceptron(*widths: int) -> nn.Sequential:
-    """Linear layers with SiLU between them."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
-        layers += [nn.Linear(inputs, outputs), nn.SiLU()]
-    return nn.Sequential(*layers[:-1])
 
 
 def mixture(weight: Tensor, vectors: Tensor) -> Tensor:
@@ -87,7 +80,7 @@ class VirtualPointAttention(nn.Module):
         self.pull = nn.Linear(hidden, points)  # W
         self.gather = nn.Parameter(0.5 * torch.randn(channels, points) * points**-0.5)  # B
         self.invariants = Invariants(channels, channels)
-        self.node = perceptron(2 * hidden + 2 * channels, hidden, hidden + channels)
+        self.node = mlp(2 * hidden + 2 * channels, hidden, hidden + channels)
 
     def forward(
         self, h: Tensor, vectors: Tensor, x_ij: Tensor, a_ij: Tensor, edges: Neighbourhood

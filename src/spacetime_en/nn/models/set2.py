@@ -10,6 +10,9 @@ attention in space exchange what nodes know of each other
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -18,7 +21,9 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.geometry import FULL_SYMMETRY, NAMED_NODES, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.metrics import energy_score, standard_deviation
 from spacetime_en.nn.forecaster import Example, Forecaster
+from spacetime_en.nn.layers.egcl import mlp
 from spacetime_en.nn.layers.history import history_vectors
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.layers.target_times import hat_functions
@@ -27,7 +32,6 @@ from spacetime_en.nn.layers.virtual_points import (
     Invariants,
     VirtualPointAttention,
     mixture,
-    perceptron,
 )
 from spacetime_en.nn.models.base import Base, BaseName
 from spacetime_en.nn.models.trivial import StraightLine
@@ -37,6 +41,8 @@ from spacetime_en.nn.state import State, Units, counted, require_up
 DEGREE = 3  # of the polynomials of time
 ROUNDING = 1e-5  # largest relative rounding error of a vector in single precision
 OUTLIER = 0.1  # errors beyond this part of the base's typical error count by their length
+
+Samples = Annotated[int, msgspec.Meta(ge=0, le=1 << 10)]
 
 
 class SET2(Forecaster):
@@ -58,6 +64,9 @@ class SET2(Forecaster):
         named: nodes have an identity, such as joints: each has an embedding, and weights of its
             own in ridge. The model is then tied to their number and order.
         nodes: number N of nodes, if named.
+        samples: number S of paths that are drawn beside the forecast, each from a learned code, so
+            that they are the same in every call and turn with the graph; their spread says how far
+            off the forecast may be. 0: none.
         up: read the direction ``up`` of the graphs.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
@@ -86,11 +95,14 @@ class SET2(Forecaster):
         base: BaseName = "auto",
         named: bool = False,
         nodes: PositiveInt | None = None,
+        samples: Samples = 0,
         up: bool = False,
         length_scale: PositiveFloat = 1.0,
         time_scale: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
+        if samples == 1:
+            raise InputError("samples: one sample shows no spread; expected 0, or 2 and more.")
         if hidden % HEADS:
             raise InputError(f"hidden: expected a multiple of {HEADS}, found {hidden}.")
         if named and nodes is None:
@@ -106,7 +118,7 @@ class SET2(Forecaster):
         self.embedding = nn.Parameter(0.3 * torch.randn(nodes or 0, hidden)) if named else None
         self.start = nn.Parameter(torch.randn(channels, vectors) * vectors**-0.5)
         self.invariants = Invariants(vectors, channels)
-        self.enter = perceptron(2 * channels + node_features, hidden, hidden)
+        self.enter = mlp(2 * channels + node_features, hidden, hidden)
         self.layers = nn.ModuleList(
             VirtualPointAttention(hidden, channels, points, edge_features + up)
             for _ in range(layers)
@@ -118,6 +130,9 @@ class SET2(Forecaster):
         self.coefficients = nn.Linear(hidden, 2 * (channels + vectors + 1))
         nn.init.zeros_(self.coefficients.weight)
         nn.init.zeros_(self.coefficients.bias)
+        self.codes = nn.Parameter(torch.randn(samples, hidden)) if samples else None
+        # How a sample departs from the forecast: coefficients of a straight line in time.
+        self.departure = nn.Linear(hidden, 2 * (channels + vectors)) if samples else None
 
     @property
     def symmetries(self) -> Symmetries:
@@ -136,27 +151,42 @@ class SET2(Forecaster):
             line, share = StraightLine().forecast(graph), q[..., -1:]  # (B, T, N, 2, 1)
             x = x + share[..., 0, :] * (base.x - line.x)
             v = v + share[..., 1, :] * (base.v - line.v)
-        return base._replace(x=x, v=v)
+        if self.codes is None:
+            return base._replace(x=x, v=v)
+        samples = x.unsqueeze(1) + reach[0].unsqueeze(1) * self._departures(graph, h, vectors)
+        return base._replace(x=x, v=v, spread=standard_deviation(samples), samples=samples)
+
+    def _departures(self, graph: SpacetimeGraph, h: Tensor, vectors: Tensor) -> Tensor:
+        """How far samples are from the forecast, relative to the reach, (B, S, T, N, n)."""
+        assert self.codes is not None
+        assert self.departure is not None
+        each = F.silu(self.leave(self.norm(h)).unsqueeze(1) + self.codes.unsqueeze(1))
+        q = self.departure(each).unflatten(-1, (2, -1))  # (B, S, N, 2, C + K)
+        start, slope = torch.einsum("bsnpc,bnck->pbsnk", q, vectors).unsqueeze(3)
+        u = (graph.horizon / self.base.times[-1])[:, None, :, None, None]  # (B, 1, T, 1, 1)
+        return start + u * slope
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """Errors relative to the base's typical one: squared if small, lengths if large, (B,).
 
-        Rare events, such as close encounters, would make most of a squared error.
+        Rare events, such as close encounters, would make most of a squared error. Samples are
+        taught by the energy score of a node's path.
         """
-        forecast, reach, total = self(graph), self._reach(graph), 0.0
-        mask = counted(graph, target)
-        pairs = ((forecast.x, target.x, 1.0), (forecast.v, target.v, alpha))
-        for size, (ours, true, weight) in zip(reach, pairs, strict=True):
-            difference = (ours - true) / size
-            if mask is not None:
-                difference = difference.masked_fill(~mask.unsqueeze(-1), 0.0)
-            error = difference.square().mean(-1)  # (B, T, N)
-            robust = 2 * OUTLIER * ((error + OUTLIER**2).sqrt() - OUTLIER)
-            total = total + weight * robust
-        assert isinstance(total, Tensor)
+        forecast, reach, mask = self(graph), self._reach(graph), counted(graph, target)
+        x, v = (forecast.x - target.x) / reach[0], (forecast.v - target.v) / reach[1]
         if mask is None:
-            return total.mean((1, 2))
-        return total.sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
+            mask = torch.ones_like(x[..., 0], dtype=torch.bool)
+        missing = ~mask.unsqueeze(-1)  # (B, T, N, 1); masked before squares, for the gradient
+        x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
+        loss = (_robust(x) + alpha * _robust(v)).sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
+        if forecast.samples is None:
+            return loss
+        z = (forecast.samples - target.x.unsqueeze(1)) / reach[0].unsqueeze(1)
+        z = z.masked_fill(missing.unsqueeze(1), 0.0).transpose(2, 3).flatten(3)  # (B, S, N, T n)
+        times = mask.sum(1)  # (B, N)
+        z = z / (times * x.shape[-1]).clamp(min=1).sqrt()[:, None, :, None]
+        nodes = (times > 0).sum(1).clamp(min=1)
+        return loss + energy_score(z, torch.zeros_like(z[:, 0])).sum(1) / nodes
 
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
@@ -248,6 +278,12 @@ class SET2(Forecaster):
         weights = hat_functions(graph.horizon, times)
         x = graph.horizon * (weights @ (self.reach[0] / times))
         return torch.stack([x, weights @ self.reach[1]])[..., None, None]
+
+
+def _robust(difference: Tensor) -> Tensor:
+    """The pseudo-Huber loss of vectors, (..., n) -> (...)."""
+    square = difference.square().mean(-1)
+    return 2 * OUTLIER * ((square + OUTLIER**2).sqrt() - OUTLIER)
 
 
 def _compressed(vectors: Tensor) -> Tensor:
