@@ -127,18 +127,33 @@ class ForecastModule(pl.LightningModule):
 
     def on_train_start(self) -> None:
         self._start = self._now() - self.progress.time
+        if self.model.corrects_base and self.progress.step == 0 and math.isinf(self.progress.best):
+            self._validate_start()
+
+    def _validate_start(self) -> None:
+        """Validate the initial weights, whose correction to the base is zero: they may be best."""
+        self._set_progress()
+        self.trainer.validating = True
+        self.trainer.fit_loop.epoch_loop.val_loop.run()
+        self.trainer.training = True
+        if self.used >= 1:
+            self.trainer.should_stop = True
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         self._batch = batch
         # For dropout: the same numbers whether or not the run was ever interrupted.
         _seed(derive_seed(self.settings.seed, self.progress.step, self.global_rank), self.device)
-        self._is_final = self.model.set_progress(self.used)
-        if self.averaged is not None:
-            self.averaged.module.set_progress(self.used)  # type: ignore[operator]
+        self._set_progress()
         optimiser = self.optimizers()
         assert isinstance(optimiser, torch.optim.Optimizer)
         for group in optimiser.param_groups:
             group["lr"] = self.lr
+
+    def _set_progress(self) -> None:
+        """Tell the model how much of the budget is used."""
+        self._is_final = self.model.set_progress(self.used)
+        if self.averaged is not None:
+            self.averaged.module.set_progress(self.used)  # type: ignore[operator]
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
@@ -217,7 +232,8 @@ class ForecastModule(pl.LightningModule):
         self._update_time()
         self.validation = {"position_mse": position / count, "velocity_mse": velocity / count}
         if not math.isfinite(position + velocity):
-            if not self.settings.skip or (self.used >= 1 and math.isinf(self.progress.best)):
+            last = self.used >= 1 and math.isinf(self.progress.best)
+            if self.progress.step and (last or not self.settings.skip):  # (a base may not fit)
                 raise self._diverged("forecasts for validation windows became NaN or infinite")
             self.validation = dict.fromkeys(self.validation, math.inf)
         # (A provisional model never replaces one that forecasts as at the end of training.)
