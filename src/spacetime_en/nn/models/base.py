@@ -20,9 +20,7 @@ from spacetime_en.nn.layers.target_times import hat_functions
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
 from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
 
-BaseName = Literal[
-    "auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"
-]
+BaseName = Literal["auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"]
 _TRIVIAL: dict[str, type[Forecaster]] = {
     "straight-line": StraightLine,
     "last-frame": LastFrame,
@@ -52,17 +50,15 @@ class Base(nn.Module):
         self.name = name
         self.ridge: ClosedForm | None = None
         if name in ("auto", "ridge"):
-            shared = nodes is None
-            ridge = (
-                SharedRidge(frames, edge_features, targets)
-                if shared
-                else Ridge(nodes, frames, targets)
-            )
-            self.ridge = ridge.requires_grad_(False)
+            if nodes is None:
+                self.ridge = SharedRidge(frames, edge_features, targets)
+            else:
+                self.ridge = Ridge(nodes, frames, targets)
+            self.ridge.requires_grad_(False)
         self.chosen = NAMES[0] if name == "auto" else name
         self.register_buffer("number", torch.tensor(NAMES.index(self.chosen)))
         self.register_buffer("times", torch.arange(1.0, targets + 1))
-        self.register_load_state_dict_post_hook(_take_choice)
+        self.register_load_state_dict_post_hook(_take_choice)  # type: ignore[no-untyped-call]
 
     def forward(self, graph: SpacetimeGraph) -> Forecast:
         """The base's forecast at the target times of `graph`."""
