@@ -148,13 +148,13 @@ def test_validation_is_the_mean_position_error_over_all_windows(tiny_task):
 def test_an_average_of_weights_is_what_is_validated_and_kept(tiny_task):
     kept = States()
     model = small(tiny_task)
-    fit(model, tiny_task, SETTINGS, ema=0.9, steps=3, save_every=0.0, save=kept, display=False)
+    fit(model, tiny_task, SETTINGS, ema=0.2, steps=3, save_every=0.0, save=kept, display=False)
     by_step = {state.progress.step: state for state, _ in kept}
     name = "blocks.0.egnn.layers.0.phi_h.0.weight"
     name = name if name in by_step[1].weights else sorted(by_step[1].weights)[0]
     expected = by_step[1].weights[name]
-    for step in (2, 3):
-        expected = 0.9 * expected + 0.1 * by_step[step].weights[name]
+    for step, decay in ((2, 2 / 11), (3, 0.2)):  # at most 2 / 11, then 3 / 12
+        expected = decay * expected + (1 - decay) * by_step[step].weights[name]
     torch.testing.assert_close(by_step[3].averaged[name], expected)
     assert not torch.equal(by_step[3].weights[name], by_step[3].averaged[name])
     assert torch.equal(model.state_dict()[name], by_step[3].averaged[name])

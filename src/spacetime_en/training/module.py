@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
@@ -57,7 +57,7 @@ class ForecastModule(pl.LightningModule):
         self.model, self.task, self.settings = model.train(), task, settings
         self.averaged: AveragedModel | None = None
         if settings.ema is not None:
-            self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(settings.ema))
+            self.averaged = AveragedModel(model, multi_avg_fn=_moving_average(settings.ema))
             self.averaged.requires_grad_(False)
         self.batches_per_epoch = -(-len(task.train) // settings.batch_size)
         self.budget = Budget.from_settings(settings, self.batches_per_epoch)
@@ -309,6 +309,17 @@ class ForecastModule(pl.LightningModule):
             self.averaged.module.load_state_dict(state.averaged)
             self.averaged.n_averaged.fill_(self.progress.step)
         self._optimiser_state = state.optimiser
+
+
+def _moving_average(decay: float) -> Callable[[Any, Any, Any], None]:
+    """An exponential moving average that is shorter in the first steps, see ``ema``."""
+
+    def update(averaged: Any, current: Any, steps: Any) -> None:
+        step = int(steps)
+        now = min(decay, (1 + step) / (10 + step))
+        get_ema_multi_avg_fn(now)(averaged, current, steps)
+
+    return update
 
 
 def _seed(number: int, device: torch.device) -> None:

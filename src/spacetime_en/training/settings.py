@@ -45,8 +45,9 @@ class TrainingSettings:
             training stops as diverged.
         warmup: fraction of the budget over which the learning rate rises linearly from 0.
         schedule: learning-rate schedule after the warm-up: constant, or cosine (down to 0).
-        ema: decay per step of an exponential moving average of the weights, such as 0.999; the
-            average is then validated and saved. None: no average.
+        ema: decay per step of an exponential moving average of the weights, such as 0.999; at step
+            n at most (1 + n) / (10 + n), so that the average forgets the start. The average is then
+            validated and saved. None: no average.
         epochs: budget in passes over the training windows (100 if no budget is given).
         steps: budget in optimiser steps.
         max_time: budget in time, including validation, such as 90s, 10m or 1h30m.
