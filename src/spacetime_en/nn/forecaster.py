@@ -98,6 +98,11 @@ class Forecaster(Pretrained, nn.Module):
         """Forecast every node at the target times (at the only one, unless `forecasts_paths`)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
+    @property
+    def calibrates(self) -> bool:
+        """Whether :meth:`calibrate` does anything."""
+        return type(self).calibrate is not Forecaster.calibrate
+
     def calibrate(self, train: Example, val: Example) -> None:
         """Measure on data what is not learned by gradient descent, such as scales and means.
 

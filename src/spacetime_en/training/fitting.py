@@ -82,7 +82,7 @@ def fit(
     from spacetime_en.training.trainer import run_training
 
     loggers = argument("loggers", loggers, Sequence[Logger])
-    if state is None and type(model).calibrate is not Forecaster.calibrate:
+    if state is None and model.calibrates:
         model.calibrate(_some(task.train, model), _some(task.val, model))
     module = ForecastModule(model, task, settings, state, loggers)
     shown = [Display(task)] if display else []
