@@ -45,8 +45,8 @@ def fit(
 
     After continuing from a `state`, these are the best of this sitting, or the last ones if none
     were better than before. A model that corrects a simple forecast is validated before the first
-    step, too, so that it is never worse. A model with a closed form, such as ridge, is solved
-    instead.
+    step, too, so that it is never worse on validation windows. A model with a closed form, such as
+    ridge, is solved instead.
 
     Args:
         model: the model to train.
