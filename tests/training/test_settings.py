@@ -3,9 +3,17 @@ import math
 import pytest
 
 from spacetime_en import PRESETS, InputError
+from spacetime_en.data import TASKS
 from spacetime_en.nn.models.trivial import LastFrame
+from spacetime_en.nn.presets import arguments_of
 from spacetime_en.training import PAPER, TrainingSettings
-from spacetime_en.training.settings import PRESET_SETTINGS, Budget, seconds
+from spacetime_en.training.settings import (
+    PAPER_TASKS,
+    PRESET_SETTINGS,
+    Budget,
+    preset_defaults,
+    seconds,
+)
 
 
 def budget(batches=10, **settings):
@@ -48,6 +56,7 @@ def test_the_learning_rate_rises_then_follows_a_cosine_whichever_budget_is_set()
 def test_every_trainable_preset_has_the_papers_settings():
     trained = {p for p in PRESETS if PRESETS[p].model.__init__ is not LastFrame.__init__}
     assert set(PAPER) == trained - {
+        "set-2",
         "set-flow",
         "set-flow-ensemble",
         "estag",
@@ -60,6 +69,24 @@ def test_every_trainable_preset_has_the_papers_settings():
     assert PAPER["linear"]["weight_decay"] == 1e-6
     for own in PRESET_SETTINGS.values():
         TrainingSettings(**own)
+
+
+def test_the_papers_settings_are_the_defaults_on_its_own_tasks_alone():
+    assert set(PAPER_TASKS) <= set(TASKS)
+    short = {"lr": 1e-3, "batch_size": 100, "schedule": "cosine", "warmup": 0.05, "skip": 20}
+    for preset in PAPER:
+        dropout = {"dropout": 0.0} if "dropout" in arguments_of(PRESETS[preset].model) else {}
+        batch = {"batch_size": 32} if preset in ("egnn", "lstm") else {}
+        ours, papers = (short | batch, dropout), (PAPER[preset], {})
+        for task in (None, *TASKS):
+            by_task = papers if task in PAPER_TASKS else ours
+            assert preset_defaults(preset, task) == by_task
+            assert preset_defaults(preset, task, "paper") == papers
+            assert preset_defaults(preset, task, "ours") == ours
+    for preset in (*(set(PRESETS) - set(PAPER)), "package.Own", None):
+        own = (PRESET_SETTINGS.get(preset, {}), {})
+        for which in (None, "paper", "ours"):
+            assert preset_defaults(preset, "charged", which) == own
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def _fit(
 
 
 def _finish(run: Run, progress: TrainingProgress, saver: _Saver, notify: Notify) -> None:
-    """Write the best model, and warn of skipped steps."""
+    """Write the best model; warn of skipped steps, and of a network that adds nothing."""
     if progress.skipped:
         notify(
             f"warning: {progress.skipped} of {progress.step} steps diverged and were skipped; a "
@@ -268,9 +268,15 @@ def _finish(run: Run, progress: TrainingProgress, saver: _Saver, notify: Notify)
     try:
         if (best := saver.unsaved_best) is not None:
             run.save(best, best)
-        run.model().save_pretrained(run.folder / "model")
+        model = run.model()
+        model.save_pretrained(run.folder / "model")
     except (OSError, SafetensorError) as error:
         raise InputError(
             f"{run.folder}: the best model could not be written ({error}); make room, then resume "
             "the run (--resume)."
         ) from None
+    if model.corrects_base and progress.best_step == 0:
+        notify(
+            f"{run.folder}: the network added nothing to its base ({model.base_name}), whose "
+            "forecasts the model makes; more data, another rate or more time may change that."
+        )

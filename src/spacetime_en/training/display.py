@@ -87,11 +87,9 @@ class Display(pl.Callback):
         left = "just started"
         if done > 0:
             left = f"{clock(took * max(0.0, 1 - module.used) / done)} left"
-        parts = [
-            f"epoch {step / module.batches_per_epoch:.1f}",
-            f"step {step}",
-            f"loss {module.last_loss:.4g}",
-        ]
+        parts = [f"epoch {step / module.batches_per_epoch:.1f}", f"step {step}"]
+        if step > self.first_step:
+            parts.append(f"loss {module.last_loss:.4g}")
         if module.validation:
             error = module.validation["position_mse"]
             parts.append(f"val {error:.4g} (straight line {self.straight:.4g})")

@@ -44,7 +44,9 @@ def fit(
     """Train `model` in place; at the end it has the weights that validated best.
 
     After continuing from a `state`, these are the best of this sitting, or the last ones if none
-    were better than before. A model with a closed form, such as ridge, is solved instead.
+    were better than before. A model that corrects a simple forecast is validated before the first
+    step, too, so that it is never worse on validation windows. A model with a closed form, such as
+    ridge, is solved instead.
 
     Args:
         model: the model to train.
@@ -80,7 +82,7 @@ def fit(
     from spacetime_en.training.trainer import run_training
 
     loggers = argument("loggers", loggers, Sequence[Logger])
-    if state is None and type(model).calibrate is not Forecaster.calibrate:
+    if state is None and model.calibrates:
         model.calibrate(_some(task.train, model), _some(task.val, model))
     module = ForecastModule(model, task, settings, state, loggers)
     shown = [Display(task)] if display else []

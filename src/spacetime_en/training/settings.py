@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -24,6 +24,7 @@ Schedule = Literal["constant", "cosine"]
 Clock = Literal["wall", "cpu"]
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed"]
 Accelerator = Literal["auto", "cpu", "gpu", "cuda", "mps"]
+Whose = Literal["paper", "ours"]  # settings of a preset
 Below1 = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
 
 DEFAULT_EPOCHS = 100  # if no budget is given
@@ -45,8 +46,9 @@ class TrainingSettings:
             training stops as diverged.
         warmup: fraction of the budget over which the learning rate rises linearly from 0.
         schedule: learning-rate schedule after the warm-up: constant, or cosine (down to 0).
-        ema: decay per step of an exponential moving average of the weights, such as 0.999; the
-            average is then validated and saved. None: no average.
+        ema: decay per step of an exponential moving average of the weights, such as 0.999; at step
+            n at most (1 + n) / (10 + n), so that the average forgets the start. The average is then
+            validated and saved. None: no average.
         epochs: budget in passes over the training windows (100 if no budget is given).
         steps: budget in optimiser steps.
         max_time: budget in time, including validation, such as 90s, 10m or 1h30m.
@@ -91,7 +93,8 @@ class TrainingSettings:
             seconds(self.max_time)
 
 
-# The paper's settings; the defaults for all others.
+# The paper's settings, the defaults on its own tasks.
+PAPER_TASKS = ("charged", "charged-noisy")
 _SET = {"lr": 4.45e-5, "batch_size": 100}
 PAPER: dict[str, dict[str, Any]] = {
     "set": _SET,
@@ -112,14 +115,46 @@ _FLOW = {
     "warmup": 0.03,
     "skip": 5,  # single batches diverge early in training
 }
-# Presets with other settings than the defaults: the paper's, and ours for models of our own.
-PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
+_SHORT = {"lr": 1e-3, "batch_size": 100, "schedule": "cosine", "warmup": 0.05, "skip": 20}
+# Our settings: of the paper's models for short budgets, and of models of our own. Those of other
+# presets are the defaults.
+PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
+    "lstm": _SHORT | {"batch_size": 32},
+    "egnn": _SHORT | {"batch_size": 32},
     "set-2": {"lr": 2e-3, "ema": 0.998, "schedule": "cosine", "warmup": 0.02, "skip": 20},
     "set-flow": _FLOW,
     "set-flow-ensemble": _FLOW | {"lr": 3e-3, "batch_size": 64},
     "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},
     "body": {"lr": 3e-3, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "cosine"},
 }
+
+
+_WITH_DROPOUT = ("set", "set-nonequivariant", "set-adjacency", "set-no-temporal", "lstm")
+
+
+class PresetDefaults(NamedTuple):
+    """Settings of a preset that differ from the defaults of the signatures."""
+
+    training: dict[str, Any]
+    model: dict[str, Any]
+
+
+def preset_defaults(
+    preset: str | None, task: str | None, which: Whose | None = None
+) -> PresetDefaults:
+    """How a preset is trained unless the user says otherwise.
+
+    Args:
+        preset: name of the preset, or the import path of a class; None: not known yet.
+        task: name of the task; None: data of the user's, or not known yet.
+        which: the paper's settings or ours; None: the paper's on its own tasks, else ours.
+    """
+    name = preset or ""
+    ours = task not in PAPER_TASKS if which is None else which == "ours"
+    if name in PAPER and not ours:
+        return PresetDefaults(PAPER[name], {})
+    model = {"dropout": 0.0} if name in _WITH_DROPOUT else {}
+    return PresetDefaults(PRESET_SETTINGS.get(name, {}), model)
 
 
 def seconds(text: str, name: str = "max_time") -> float:

@@ -19,6 +19,7 @@ from spacetime_en.nn.forecaster import ClosedForm, Example, Forecaster
 from spacetime_en.nn.layers.target_times import hat_functions
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
 from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
+from spacetime_en.nn.rollout import first_step
 
 BaseName = Literal["auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"]
 _TRIVIAL: dict[str, type[Forecaster]] = {
@@ -50,17 +51,15 @@ class Base(nn.Module):
         self.name = name
         self.ridge: ClosedForm | None = None
         if name in ("auto", "ridge"):
-            shared = nodes is None
-            ridge = (
-                SharedRidge(frames, edge_features, targets)
-                if shared
-                else Ridge(nodes, frames, targets)
-            )
-            self.ridge = ridge.requires_grad_(False)
+            if nodes is None:
+                self.ridge = SharedRidge(frames, edge_features, targets)
+            else:
+                self.ridge = Ridge(nodes, frames, targets)
+            self.ridge.requires_grad_(False)
         self.chosen = NAMES[0] if name == "auto" else name
         self.register_buffer("number", torch.tensor(NAMES.index(self.chosen)))
         self.register_buffer("times", torch.arange(1.0, targets + 1))
-        self.register_load_state_dict_post_hook(_take_choice)
+        self.register_load_state_dict_post_hook(_take_choice)  # type: ignore[no-untyped-call]
 
     def forward(self, graph: SpacetimeGraph) -> Forecast:
         """The base's forecast at the target times of `graph`."""
@@ -95,6 +94,46 @@ class Base(nn.Module):
         finite = {name: error for name, error in found.items() if math.isfinite(error)}
         self.chosen = min(finite, key=finite.__getitem__, default=self.chosen)
         self.number.fill_(NAMES.index(self.chosen))
+
+
+class Corrector(Forecaster):
+    """A network that knows one horizon, and forecasts alone or corrects a base.
+
+    With a base the forecast is base.x + gain (x - x(last)), base.v + gain v, where x and v are the
+    network's and the number gain is learned, from 0 on. A subclass implements :meth:`alone` and
+    calls :meth:`_correct` in its constructor.
+    """
+
+    base: Base | None
+    gain: nn.Parameter | None
+
+    def _correct(self, name: BaseName | None, frames: int, edge_features: int) -> None:
+        """Choose what to correct, for L frames and e attributes of an edge; None: nothing."""
+        self.base = self.gain = None
+        if name is not None:
+            self.base = Base(name, frames, edge_features, targets=1, nodes=None)
+            self.gain = nn.Parameter(torch.zeros(()))
+
+    def alone(self, graph: SpacetimeGraph) -> Forecast:
+        """The network's forecast, without the base."""
+        raise NotImplementedError(f"{type(self).__name__}: implement `alone`.")
+
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+        own = self.alone(graph)
+        if self.base is None or self.gain is None:
+            return own
+        base, last = self.base(graph), LastFrame().forecast(graph)
+        x, v = base.x + self.gain * (own.x - last.x), base.v + self.gain * own.v
+        return own._replace(x=x, v=v)
+
+    @property
+    def calibrates(self) -> bool:
+        return self.base is not None or type(self).calibrate is not Corrector.calibrate
+
+    def calibrate(self, train: Example, val: Example) -> None:
+        """Fit and choose the base, for the first of several target times."""
+        if self.base is not None:
+            self.base.calibrate(first_step(*train), first_step(*val))
 
 
 def _mixed(weights: Tensor, values: Tensor) -> Tensor:
