@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,23 +44,15 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Simulated data are kept in one folder for all commands."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPACETIME_EN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="session")
-def part(simulated: None, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def part(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """One table and its audit, which give something to every figure and most other tables."""
-    return _make(tmp_path_factory.mktemp("part"), ["baselines"], ["baselines"])
+    return _make(tmp_path_factory.mktemp("part"), cache, ["baselines"], ["baselines"])
 
 
 @pytest.fixture(scope="session")
-def everything(simulated: None, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def everything(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """All that is reproduced, and the whole audit."""
-    return _make(tmp_path_factory.mktemp("everything"), [], [])
+    return _make(tmp_path_factory.mktemp("everything"), cache, [], [])
 
 
 @pytest.fixture(params=["part", pytest.param("everything", marks=pytest.mark.slow)])
@@ -70,8 +61,10 @@ def made(request: pytest.FixtureRequest) -> Made:
     return request.getfixturevalue(request.param)
 
 
-def _make(folder: Path, names: list[str], audited: list[str]) -> Made:
+def _make(folder: Path, cache: Path, names: list[str], audited: list[str]) -> Made:
     quick = SCALES["quick"]
     audit = [e for name in audited or AUDITABLE for e in table(name, quick, zero=True)]
-    said = reproduce(folder, *names), reproduce(folder, *audited, "--targets", "zero")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPACETIME_EN_CACHE", str(cache))
+        said = reproduce(folder, *names), reproduce(folder, *audited, "--targets", "zero")
     return Made(folder, plan(names or list(TABLES), quick), audit, *said)

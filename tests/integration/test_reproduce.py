@@ -14,6 +14,11 @@ from spacetime_en.cli import main
 from tests.integration.conftest import reproduce
 
 
+@pytest.fixture(autouse=True)
+def cached(monkeypatch, cache):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+
+
 def test_it_writes_results_tables_figures_and_the_report(made):
     folder, planned = made.folder, made.planned
     assert f"written: {folder / 'report.html'}" in made.said.stdout
@@ -86,7 +91,7 @@ def test_one_missing_result_is_made_alone(part, tmp_path):
 
 
 @pytest.mark.slow
-def test_stopped_it_says_how_to_go_on_and_does(simulated, tmp_path):
+def test_stopped_it_says_how_to_go_on_and_does(tmp_path):
     """SIGTERM, as a batch system sends it, in the middle."""
     command = [sys.executable, "-m", "spacetime_en", "reproduce", "n20", "--out", str(tmp_path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -130,7 +135,7 @@ def test_results_in_place_of_a_folder_are_refused(tmp_path):
     assert "is no folder; choose another name" in said.stderr
 
 
-def test_a_process_that_dies_is_named(simulated, tmp_path):
+def test_a_process_that_dies_is_named(tmp_path):
     command = [sys.executable, "-m", "spacetime_en", "reproduce", "n20", "--out", str(tmp_path)]
     process = subprocess.Popen(
         [*command, "--workers", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
