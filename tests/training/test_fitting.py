@@ -474,7 +474,8 @@ def test_every_preset_learns_something(cache):
     for preset in ("set", "set-nonequivariant", "set-adjacency", "lstm", "egnn", "mlp", "linear"):
         torch.manual_seed(0)
         graph, target = task.train[:]
-        model = build_model(preset, like=graph)
+        size = {} if preset == "linear" else {"hidden": 16}
+        model = build_model(preset, like=graph, **size)
         with torch.no_grad():
             before = float((model.eval()(graph).x - target.x).square().mean())
         fit(model, task, lr=1e-3, steps=10, batch_size=40, validate_every=5, display=False)
