@@ -26,7 +26,7 @@ from spacetime_en.data.compatibility import facts_of
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.runs.config import SECTIONS, Config
 from spacetime_en.runs.run import FACTS_FILE, FACTS_FORMAT, Notify, Run, environment
-from spacetime_en.training.fitting import fit
+from spacetime_en.training.fitting import fit, mean_nodes
 from spacetime_en.training.state import DivergenceError, TrainingProgress, TrainingState
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ def _prepare(config: Config, folder: Path, notify: Notify, trust: bool) -> _Prep
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
     facts = {"format": FACTS_FORMAT, **environment(), "data": facts_of(task).to_json()}
-    run, state = Run(folder, config.resolved(model), facts), None
+    training = config.training.for_nodes(mean_nodes(task))
+    config = dataclasses.replace(config.resolved(model), training=training)
+    run, state = Run(folder, config, facts), None
     if _has_checkpoints(folder):
         run = _with_new_budget(Run.open(folder, trust=trust), run)
         state = run.newest(model, notify)

@@ -35,7 +35,7 @@ class Display(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not trainer.is_global_zero:
             return
-        size = pl_module.settings.batch_size
+        size = pl_module.settings.batch
         self.straight = mean_position_error(StraightLine(), self.task.val, size)
         self.started, self.first_step = time.monotonic(), pl_module.progress.step
         self.used_before = pl_module.used
@@ -73,7 +73,7 @@ class Display(pl.Callback):
         limit = clock(budget.time) if budget.time else ""
         return (
             f"training {type(model).__name__}, {parameters:,} parameters, on {module.device}: "
-            f"{len(self.task.train):,} windows in batches of {settings.batch_size}, "
+            f"{len(self.task.train):,} windows in batches of {settings.batch}, "
             f"{' or '.join(filter(None, (steps, limit)))}; validation every "
             f"{module.validate_every:,} steps (val: MSE per coordinate of the positions)"
         )
@@ -82,7 +82,7 @@ class Display(pl.Callback):
         """Epoch, step, loss, validation error beside the straight line's, samples/s, time left."""
         step = module.progress.step
         took = max(1e-9, time.monotonic() - self.started)
-        rate = (step - self.first_step) * module.settings.batch_size / took
+        rate = (step - self.first_step) * module.settings.batch / took
         done = module.used - self.used_before
         left = "just started"
         if done > 0:

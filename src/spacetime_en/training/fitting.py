@@ -70,6 +70,8 @@ def fit(
     if unknown := set(changes) - set(names):
         raise no_such("setting", min(unknown), names)
     settings = replace(settings, **changes)
+    if settings.batch_size is None:
+        settings = settings.for_nodes(mean_nodes(task))
     # (What only looks like a task, of graphs made by hand, has no such facts.)
     model.trained_on = facts_of(task) if isinstance(task, Task) else None
     if isinstance(model, ClosedForm):
@@ -97,6 +99,12 @@ def fit(
     return module.progress
 
 
+def mean_nodes(task: Task) -> float:
+    """The mean number of nodes in a training window."""
+    counts = getattr(task.train, "node_counts", None)
+    return float(task.train[:1][0].x.shape[2] if counts is None else counts.mean())
+
+
 def _some(windows: Windows, model: Forecaster) -> Example:
     """Windows and targets to calibrate a model on, spread evenly over the data."""
     parameter = next(model.parameters(), torch.empty(0))
@@ -111,7 +119,7 @@ def _solve(
     """Compute the weights in one step; of the settings only the batch size counts."""
     start = time.monotonic()
     train, val = (
-        ((batch.graph, batch.target) for batch in Batches(windows, settings.batch_size))
+        ((batch.graph, batch.target) for batch in Batches(windows, settings.batch))
         for windows in (task.train, task.val)
     )
     error = model.eval().solve(train, val)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
@@ -28,6 +28,7 @@ Whose = Literal["paper", "ours"]  # settings of a preset
 Below1 = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
 
 DEFAULT_EPOCHS = 100  # if no budget is given
+MOST_WINDOWS, NODES = 100, 500  # in a batch whose size is not given
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class TrainingSettings:
 
     Args:
         lr: learning rate.
-        batch_size: windows per step, summed over all processes.
+        batch_size: windows per step, summed over all processes. None: as many as have 500 nodes
+            in all, at most 100.
         optimiser: adam, or adamw (decoupled weight decay).
         weight_decay: weight decay of the optimiser.
         alpha: weight of the velocity error in the loss (Eq. 13 of the paper).
@@ -64,7 +66,7 @@ class TrainingSettings:
     """
 
     lr: PositiveFloat = 1e-3
-    batch_size: PositiveInt = 100
+    batch_size: PositiveInt | None = 100
     optimiser: Optimiser = "adam"
     weight_decay: NonNegativeFloat = 0.0
     alpha: NonNegativeFloat = 1.0
@@ -91,6 +93,17 @@ class TrainingSettings:
             object.__setattr__(self, name, value)
         if self.max_time is not None:
             seconds(self.max_time)
+
+    @property
+    def batch(self) -> int:
+        """The number of windows in a batch, where it is known or does not have to be exact."""
+        return MOST_WINDOWS if self.batch_size is None else self.batch_size
+
+    def for_nodes(self, nodes: float) -> TrainingSettings:
+        """The settings with a batch size, for windows of so many nodes on average."""
+        if self.batch_size is not None:
+            return self
+        return replace(self, batch_size=max(1, min(MOST_WINDOWS, round(NODES / nodes))))
 
 
 # The paper's settings, the defaults on its own tasks.
@@ -121,7 +134,14 @@ _SHORT = {"lr": 1e-3, "batch_size": 100, "schedule": "cosine", "warmup": 0.05, "
 PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
     "lstm": _SHORT | {"batch_size": 32},
     "egnn": _SHORT | {"batch_size": 32},
-    "set-2": {"lr": 2e-3, "ema": 0.998, "schedule": "cosine", "warmup": 0.02, "skip": 20},
+    "set-2": {
+        "lr": 2e-3,
+        "batch_size": None,
+        "ema": 0.998,
+        "schedule": "cosine",
+        "warmup": 0.02,
+        "skip": 20,
+    },
     "set-flow": _FLOW,
     "set-flow-ensemble": _FLOW | {"lr": 3e-3, "batch_size": 64},
     "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},

@@ -41,7 +41,7 @@ def test_they_are_polynomials_of_their_degree():
 def test_vectors_are_what_a_loop_over_nodes_and_frames_finds(make):
     graph = make(L=5, times=torch.tensor([0.0, 0.5, 0.7, 2.0, 2.5]))
     state = Units.of(graph, 1.0, 1.0, centred=True).normalize(graph)
-    found = history_vectors(graph, state, degree=2)
+    found = history_vectors(graph, state, degree=2).mT
     B, _, N, n = graph.x.shape
     assert found.shape == (B, N, 7, n)
     for b in range(B):
@@ -73,7 +73,7 @@ def test_motion_at_constant_acceleration_has_no_third_order():
     x = graph.x[:, :1] + t * graph.v[:, :1] + t**2 * graph.x[:, 1:2]
     graph = graph.replace(x=x, v=graph.v[:, :1] + 2 * t * graph.x[:, 1:2])
     state = Units.of(graph, 1.0, 1.0, centred=True).normalize(graph)
-    vectors = history_vectors(graph, state, degree=3)
+    vectors = history_vectors(graph, state, degree=3).mT
     assert vectors[:, :, 4].abs().max() < 1e-12  # displacements, degree 3
     assert vectors[:, :, 7].abs().max() < 1e-12  # velocities, degree 2
     assert vectors[:, :, 3].abs().max() > 0.05

@@ -13,7 +13,7 @@ from spacetime_en.nn.layers.virtual_points import (
 )
 from tests.helpers import padded, particles, random_neighbours
 
-HIDDEN, CHANNELS, POINTS = 8, 3, 2
+HIDDEN, CHANNELS, POINTS = 8, 3, 4
 
 
 def plain_loop(layer, h, vectors, x_ij, a_ij, edges):
@@ -29,28 +29,28 @@ def plain_loop(layer, h, vectors, x_ij, a_ij, edges):
                 if not edges.mask[b, 0, i, k]:
                     continue
                 j = senders[b, i, k]
-                d = x_ij[b, i, k] + layer.offsets @ (vectors[b, i] - vectors[b, j])  # (R, n)
-                logs = 0.5 * torch.log(d.square().sum(-1) + CLOSE**2)
+                d = x_ij[b, i, k][:, None] + (vectors[b, i] - vectors[b, j]) @ layer.offsets
+                logs = 0.5 * torch.log(d.square().sum(0) + CLOSE**2)  # d: (n, R)
                 z = layer.receiver(g[b, i]) + layer.sender(g[b, j])
                 z = z + layer.edge(torch.cat([logs, a_ij[b, i, k]]))
                 m = F.silu(layer.message(F.silu(z)))
                 messages.append(m)
                 logits.append(layer.logits(m))
                 differences.append(d)
-            total, pull = torch.zeros_like(h[b, i]), torch.zeros(POINTS, n, dtype=h.dtype)
+            total, pull = torch.zeros_like(h[b, i]), torch.zeros(n, POINTS, dtype=h.dtype)
             if messages:
                 alpha = torch.stack(logits).softmax(0)  # (edges, heads)
                 for m, a, d in zip(messages, alpha, differences, strict=True):
-                    weighted = m * a.repeat_interleave(HIDDEN // HEADS)
-                    total = total + weighted
-                    length = (d.square().sum(-1) + TOUCHING**2).sqrt()
-                    pull = pull + (layer.pull(weighted) / length)[:, None] * d
-            v = vectors[b, i] + layer.gather @ pull
-            one, other = layer.invariants.one @ v, layer.invariants.other @ v
-            invariants = torch.cat([(one * other).sum(-1), one.square().sum(-1)]).asinh()
+                    total = total + m * a.repeat_interleave(HIDDEN // HEADS)
+                    length = (d.square().sum(0) + TOUCHING**2).sqrt()
+                    weight = layer.pull(m) * a.repeat_interleave(POINTS // HEADS) / length
+                    pull = pull + weight * d
+            v = vectors[b, i] + pull @ layer.gather
+            one, other = v @ layer.invariants.one, v @ layer.invariants.other
+            invariants = torch.cat([(one * other).sum(0), one.square().sum(0)]).asinh()
             update = layer.node(torch.cat([g[b, i], total, invariants]))
             new_h[b, i] = h[b, i] + update[:HIDDEN]
-            new_vectors[b, i] = v + update[HIDDEN:, None] * other
+            new_vectors[b, i] = v + update[HIDDEN:] * other
     return new_h, new_vectors
 
 
@@ -73,7 +73,7 @@ def test_the_layer_is_its_equations(graph):
     x = graph.x.nan_to_num(0.0)
     x_ij = edges.differences(x)[:, 0]
     a_ij = torch.randn(*x_ij.shape[:3], 1, dtype=torch.float64)
-    h, vectors = torch.randn(B, N, HIDDEN).double(), torch.randn(B, N, CHANNELS, n).double()
+    h, vectors = torch.randn(B, N, HIDDEN).double(), torch.randn(B, N, n, CHANNELS).double()
     with torch.no_grad():
         found = layer(h, vectors, x_ij, a_ij, edges)
         expected = plain_loop(layer, h, vectors, x_ij, a_ij, edges)
@@ -90,7 +90,7 @@ def test_far_more_neighbours_do_not_change_the_size_of_what_a_node_hears():
         graph = particles(B=1, L=1, N=N)
         edges = Neighbourhood.of(graph)
         x_ij = edges.differences(graph.x)[:, 0]
-        h, vectors = torch.randn(1, N, HIDDEN).double(), torch.randn(1, N, CHANNELS, 3).double()
+        h, vectors = torch.randn(1, N, HIDDEN).double(), torch.randn(1, N, 3, CHANNELS).double()
         with torch.no_grad():
             out, _ = layer(h, vectors, x_ij, torch.zeros(1, N, N, 1).double(), edges)
         heard.append((out - h).square().mean().sqrt())

@@ -40,7 +40,7 @@ def orthonormal_polynomials(times: Tensor, weight: Tensor, degree: int) -> Tenso
 
 
 def history_vectors(graph: SpacetimeGraph, state: State, degree: int) -> Tensor:
-    """The vectors of each node's history, (B, N, 2 degree + 3, n); 0 for padding.
+    """The vectors of each node's history, (B, N, n, 2 degree + 3); 0 for padding.
 
     In order: the last velocity; the projections of displacements from the last observation, of
     degrees 0 to `degree`; and those of the velocities. All rotate with the graph, and none changes
@@ -63,5 +63,5 @@ def history_vectors(graph: SpacetimeGraph, state: State, degree: int) -> Tensor:
     v = at_frame(state.v, last)  # (B, N, n)
     # (Where nothing was observed p is 0, whatever the difference.)
     displacements = state.x - at_frame(state.x, last).unsqueeze(1)
-    projections = [torch.einsum("bnkl,blnc->bnkc", p, t) for t in (displacements, state.v)]
-    return torch.cat([v.unsqueeze(2), *projections], dim=2)
+    projections = [torch.einsum("bnkl,blnc->bnck", p, t) for t in (displacements, state.v)]
+    return torch.cat([v.unsqueeze(-1), *projections], dim=-1)

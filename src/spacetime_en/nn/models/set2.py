@@ -31,7 +31,6 @@ from spacetime_en.nn.layers.virtual_points import (
     HEADS,
     Invariants,
     VirtualPointAttention,
-    mixture,
 )
 from spacetime_en.nn.models.base import Base, BaseName
 from spacetime_en.nn.models.trivial import StraightLine
@@ -40,7 +39,7 @@ from spacetime_en.nn.state import State, Units, counted, require_up
 
 DEGREE = 3  # of the polynomials of time
 ROUNDING = 1e-5  # largest relative rounding error of a vector in single precision
-OUTLIER = 0.1  # errors beyond this part of the base's typical error count by their length
+OUTLIER = 0.3  # errors beyond this part of the base's typical error count by their length
 
 Samples = Annotated[int, msgspec.Meta(ge=0, le=1 << 10)]
 
@@ -55,9 +54,9 @@ class SET2(Forecaster):
         edge_features: number e of attributes of an edge.
         frames: number L of frames; read only by ridge as the base.
         targets: number T of target times that it is trained for.
-        hidden: width of features and messages.
+        hidden: width of features and messages, a multiple of 4.
         channels: number C of vectors of a node.
-        points: number R of virtual points of a node.
+        points: number R of virtual points of a node, a multiple of 4.
         layers: number of layers.
         base: what is corrected: ``straight-line``, ``last-frame``, ``parabola``,
             ``least-squares-line``, ``ridge``, or the best of these on validation windows.
@@ -90,7 +89,7 @@ class SET2(Forecaster):
         targets: PositiveInt = 1,
         hidden: PositiveInt = 64,
         channels: PositiveInt = 16,
-        points: PositiveInt = 8,
+        points: PositiveInt = 4,
         layers: PositiveInt = 3,
         base: BaseName = "auto",
         named: bool = False,
@@ -103,8 +102,9 @@ class SET2(Forecaster):
         super().__init__()
         if samples == 1:
             raise InputError("samples: one sample shows no spread; expected 0, or 2 and more.")
-        if hidden % HEADS:
-            raise InputError(f"hidden: expected a multiple of {HEADS}, found {hidden}.")
+        for name, width in (("hidden", hidden), ("points", points)):
+            if width % HEADS:
+                raise InputError(f"{name}: expected a multiple of {HEADS}, found {width}.")
         if named and nodes is None:
             raise InputError("nodes: named nodes are tied to their number; pass nodes=N.")
         vectors = 2 * DEGREE + 3 + up  # K
@@ -116,7 +116,7 @@ class SET2(Forecaster):
         self.register_buffer("edge_size", torch.ones(edge_features))
         self.register_buffer("reach", torch.ones(2, targets))
         self.embedding = nn.Parameter(0.3 * torch.randn(nodes or 0, hidden)) if named else None
-        self.start = nn.Parameter(torch.randn(channels, vectors) * vectors**-0.5)
+        self.start = nn.Parameter(torch.randn(vectors, channels) * vectors**-0.5)
         self.invariants = Invariants(vectors, channels)
         self.enter = mlp(2 * channels + node_features, hidden, hidden)
         self.layers = nn.ModuleList(
@@ -139,14 +139,15 @@ class SET2(Forecaster):
         return NAMED_NODES if self.settings["named"] else FULL_SYMMETRY
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
-        base = self.base(graph)
+        base: Forecast = self.base(graph)
         units, state = self._state(graph)
         h, vectors = self._encode(graph, units, state)
         q = self.leave(self.norm(h)).unsqueeze(1) + self.leave_at(self._clock(graph)).unsqueeze(2)
         q = self.coefficients(F.silu(q)).unflatten(-1, (2, -1))  # (B, T, N, 2, C + K + 1)
-        residual = torch.einsum("btnpc,bnck->pbtnk", q[..., :-1], vectors)
+        residual = (q[..., None, :-1] * vectors[:, None, :, None]).sum(-1)  # (B, T, N, 2, n)
         reach = self._reach(graph)  # (2, B, T, 1, 1)
-        x, v = base.x + reach[0] * residual[0], base.v + reach[1] * residual[1]
+        x = base.x + reach[0] * residual[..., 0, :]
+        v = base.v + reach[1] * residual[..., 1, :]
         if self.base.chosen != "straight-line":
             line, share = StraightLine().forecast(graph), q[..., -1:]  # (B, T, N, 2, 1)
             x = x + share[..., 0, :] * (base.x - line.x)
@@ -162,9 +163,10 @@ class SET2(Forecaster):
         assert self.departure is not None
         each = F.silu(self.leave(self.norm(h)).unsqueeze(1) + self.codes.unsqueeze(1))
         q = self.departure(each).unflatten(-1, (2, -1))  # (B, S, N, 2, C + K)
-        start, slope = torch.einsum("bsnpc,bnck->pbsnk", q, vectors).unsqueeze(3)
+        start, slope = torch.einsum("bsnpc,bnkc->pbsnk", q, vectors).unsqueeze(3)
         u = (graph.horizon / self.base.times[-1])[:, None, :, None, None]  # (B, 1, T, 1, 1)
-        return start + u * slope
+        departures: Tensor = start + u * slope
+        return departures
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """Errors relative to the base's typical one: squared if small, lengths if large, (B,).
@@ -196,8 +198,8 @@ class SET2(Forecaster):
         units, state = self._state(graph)
         there = graph.observed
         present = there.any(1) if there is not None else torch.ones_like(state.x[:, 0, :, 0]) > 0
-        vectors = history_vectors(graph, state, DEGREE)[present]  # (M, K, n)
-        size = _rms(vectors, (0, 2))
+        vectors = history_vectors(graph, state, DEGREE)[present]  # (M, n, K)
+        size = _rms(vectors, (0, 1))
         # Rounding errors of the data must not become large numbers.
         seen = torch.ones_like(state.x[..., 0]) > 0 if there is None else there
         x, v = (_rms(t[seen], None) * torch.finfo(torch.float32).eps for t in state[1:3])
@@ -235,7 +237,7 @@ class SET2(Forecaster):
         return units, units.normalize(graph)
 
     def _encode(self, graph: SpacetimeGraph, units: Units, state: State) -> tuple[Tensor, Tensor]:
-        """Features (B, N, hidden) and vectors (B, N, C + K, n) of the nodes after all layers."""
+        """Features (B, N, hidden) and vectors (B, N, n, C + K) of the nodes after all layers."""
         c, latest = self.settings, graph.latest()
         width = 0 if graph.features is None else graph.feature_width
         if width != c["node_features"]:
@@ -250,10 +252,10 @@ class SET2(Forecaster):
         edges = Neighbourhood.of(latest, units.cell(latest))
         x_ij = edges.differences(now.x)[:, 0] / self.spacing  # (B, N, K, n)
         a_ij = now.a[:, 0] / self.edge_size
-        history = history_vectors(graph, state, DEGREE) / self.size.unsqueeze(-1)
+        history = history_vectors(graph, state, DEGREE) / self.size  # (B, N, n, K)
         if c["up"]:
             up = require_up(graph)[:, None, None]  # (B, 1, 1, n)
-            history = torch.cat([history, up.expand(-1, history.shape[1], -1, -1)], dim=2)
+            history = torch.cat([history, up.mT.expand(-1, history.shape[1], -1, -1)], dim=-1)
             a_ij = torch.cat([a_ij, (x_ij * up).sum(-1, keepdim=True)], dim=-1)
         history = _compressed(history)
         features = [self.invariants(history)[0]]
@@ -262,10 +264,10 @@ class SET2(Forecaster):
         h = self.enter(torch.cat(features, dim=-1))
         if self.embedding is not None:
             h = h + self.embedding
-        vectors = mixture(self.start, history)
+        vectors = history @ self.start
         for layer in self.layers:
             h, vectors = layer(h, vectors, x_ij, a_ij, edges)
-        return h, torch.cat([vectors, history], dim=2)
+        return h, torch.cat([vectors, history], dim=-1)
 
     def _clock(self, graph: SpacetimeGraph) -> Tensor:
         """The target times as the read-out sees them, (B, T, 3)."""
@@ -287,8 +289,8 @@ def _robust(difference: Tensor) -> Tensor:
 
 
 def _compressed(vectors: Tensor) -> Tensor:
-    """Vectors of the same direction whose length is the arcsinh of what it was."""
-    length = (vectors.square().sum(-1, keepdim=True) + 1e-12).sqrt()
+    """Vectors of the same direction whose length is the arcsinh of what it was, (B, N, n, K)."""
+    length = (vectors.square().sum(-2, keepdim=True) + 1e-12).sqrt()
     return vectors * (torch.asinh(length) / length)
 
 
