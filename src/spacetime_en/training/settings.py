@@ -135,7 +135,7 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
     "lstm": _SHORT | {"batch_size": 32},
     "egnn": _SHORT | {"batch_size": 32},
     "set-2": {
-        "lr": 2e-3,
+        "lr": 4e-3,
         "batch_size": None,
         "ema": 0.998,
         "schedule": "cosine",
