@@ -28,7 +28,7 @@ Whose = Literal["paper", "ours"]  # settings of a preset
 Below1 = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
 
 DEFAULT_EPOCHS = 100  # if no budget is given
-MOST_WINDOWS, NODES = 100, 500  # in a batch whose size is not given
+BATCH_WINDOWS, BATCH_NODES = 100, 500  # in a batch whose size is not given
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ class TrainingSettings:
     @property
     def batch(self) -> int:
         """The number of windows in a batch, where it is known or does not have to be exact."""
-        return MOST_WINDOWS if self.batch_size is None else self.batch_size
+        return BATCH_WINDOWS if self.batch_size is None else self.batch_size
 
     def for_nodes(self, nodes: float) -> TrainingSettings:
         """The settings with a batch size, for windows of so many nodes on average."""
         if self.batch_size is not None:
             return self
-        return replace(self, batch_size=max(1, min(MOST_WINDOWS, round(NODES / nodes))))
+        return replace(self, batch_size=max(1, min(BATCH_WINDOWS, round(BATCH_NODES / nodes))))
 
 
 # The paper's settings, the defaults on its own tasks.
