@@ -133,3 +133,9 @@ def test_impossible_settings_are_named(name, value):
 def test_settings_are_what_their_types_say(settings, words):
     with pytest.raises(InputError, match=words):
         TrainingSettings(**settings)
+
+
+@pytest.mark.parametrize(("nodes", "size"), [(1, 100), (5, 100), (31, 16), (12.4, 40), (9_999, 1)])
+def test_a_batch_whose_size_is_not_given_has_about_500_nodes(nodes, size):
+    assert TrainingSettings(batch_size=None).for_nodes(nodes).batch_size == size
+    assert TrainingSettings(batch_size=7).for_nodes(nodes).batch_size == 7

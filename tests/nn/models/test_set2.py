@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spacetime_en import Forecast, InputError, SpacetimeGraph, StraightLine, build_model
-from spacetime_en.metrics import errors
+from spacetime_en import Forecast, InputError, SpacetimeGraph, StraightLine, build_model, geometry
+from spacetime_en.metrics import energy_score, errors
 from spacetime_en.nn.models.base import NAMES
 from spacetime_en.nn.models.set2 import OUTLIER
 from spacetime_en.nn.rollout import with_times
@@ -161,3 +161,51 @@ def test_wrong_sizes_are_told():
         build_model("set-2", hidden=10)
     with pytest.raises(InputError, match="nodes"):
         build_model("set-2", named=True)
+
+
+# --- samples ------------------------------------------------------------------------------------
+
+
+def test_samples_turn_with_the_graph_and_are_the_same_in_every_call():
+    graph, target = accelerated()
+    model = calibrated((graph, target), samples=5)
+    here, again = model(graph), model(graph)
+    assert here.samples.shape == (40, 5, 2, 3, 3)
+    assert torch.equal(here.samples, again.samples)
+    torch.testing.assert_close(here.spread.square(), here.samples.var(1, correction=0).mean(-1))
+    assert here.spread.min() > 0
+    q = geometry.random_rotation(3, torch.Generator().manual_seed(1))
+    b = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
+    moved, expected = model(graph.rotate(q).translate(b)), here.rotate(q).translate(b)
+    torch.testing.assert_close(moved.samples, expected.samples, rtol=0, atol=1e-9)
+    torch.testing.assert_close(moved.spread, expected.spread, rtol=0, atol=1e-9)
+
+
+def test_samples_are_taught_by_the_score_of_whole_paths():
+    graph, target = accelerated(B=4)
+    model = calibrated((graph, target), liven=False, base="straight-line", samples=4)
+    with torch.no_grad():
+        forecast, reach = model(graph), model._reach(graph)[0]  # (B, T, 1, 1)
+        z = (forecast.samples - target.x.unsqueeze(1)) / reach.unsqueeze(1)
+        paths = z.transpose(2, 3).flatten(3) / 6**0.5  # (B, S, N, T n)
+        score = energy_score(paths, torch.zeros_like(paths[:, 0])).mean(1)
+        with_samples = model.losses(graph, target, 1.0)
+        model.codes = None
+        torch.testing.assert_close(with_samples - model.losses(graph, target, 1.0), score)
+
+
+def test_targets_that_are_missing_teach_samples_nothing():
+    graph, target = accelerated(B=4)
+    model = calibrated((graph, target), samples=4)
+    mask = torch.ones(4, 2, 3, dtype=torch.bool)
+    mask[0, 1, 2] = mask[1, :, 0] = False
+    unknown = [t.masked_fill(~mask.unsqueeze(-1), torch.nan) for t in (target.x, target.v)]
+    model.losses(graph, Forecast(*unknown, mask=mask), 1.0).sum().backward()
+    for weight in (model.codes, model.departure.weight):
+        assert weight.grad.isfinite().all()
+        assert weight.grad.any()
+
+
+def test_one_sample_is_refused():
+    with pytest.raises(InputError, match="samples: one sample shows no spread"):
+        build_model("set-2", samples=1)
