@@ -305,6 +305,15 @@ def test_a_model_of_ones_own_may_ask_for_the_number_of_graphs(path):
     assert_same(run_torch(path, other), Mine(), other)
 
 
+def test_ridge_as_a_base_leaves_the_number_of_graphs_free(path):
+    model, graph = tiny("set-2", base="ridge"), particles(B=9, **FLOAT32)
+    target = Forecast(graph.x[:, -1:] + 1, graph.v[:, -1:])
+    model.calibrate((graph, target), (graph, target))
+    export(model, graph, path, "torch-export")
+    other = particles(B=2, seed=1, **FLOAT32)
+    assert_same(run_torch(path, other), model, other)
+
+
 def test_a_model_that_fixes_the_number_of_graphs_is_refused(path):
     message = r"model: Fixed fixes the number of graphs .* from graph.x.shape\[0\]"
     with pytest.raises(InputError, match=message):

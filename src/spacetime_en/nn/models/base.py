@@ -67,7 +67,7 @@ class Base(nn.Module):
             return _TRIVIAL[self.chosen]().forecast(graph)
         assert self.ridge is not None
         line = StraightLine().forecast(graph)
-        known = graph._replace(horizon=self.times.expand(len(graph), -1))
+        known = graph._replace(horizon=self.times.expand(graph.x.shape[0], -1))  # (len fixes B)
         fitted, straight = self.ridge.forecast(known), StraightLine().forecast(known)
         # What ridge adds to uniform motion grows as t^2 in positions and as t in velocities.
         now, then = graph.horizon[..., None, None], self.times[:, None, None]

@@ -34,7 +34,7 @@ from spacetime_en.nn.layers.virtual_points import (
 )
 from spacetime_en.nn.models.base import Base, BaseName
 from spacetime_en.nn.models.trivial import StraightLine
-from spacetime_en.nn.requirements import check_nodes, check_widths
+from spacetime_en.nn.requirements import check_node_features, check_nodes, check_widths
 from spacetime_en.nn.state import State, Units, counted, require_up
 
 DEGREE = 3  # of the polynomials of time
@@ -239,12 +239,7 @@ class SET2(Forecaster):
     def _encode(self, graph: SpacetimeGraph, units: Units, state: State) -> tuple[Tensor, Tensor]:
         """Features (B, N, hidden) and vectors (B, N, n, C + K) of the nodes after all layers."""
         c, latest = self.settings, graph.latest()
-        width = 0 if graph.features is None else graph.feature_width
-        if width != c["node_features"]:
-            raise InputError(
-                f"features: the model was built for {c['node_features'] or 'none'} per node, the "
-                f"graph has {width or 'none'}; build it with node_features={width} or like=graph."
-            )
+        check_node_features(graph, c["node_features"])
         check_widths(graph, graph.feature_width, c["edge_features"])
         if c["named"]:
             check_nodes(graph, c["nodes"])
