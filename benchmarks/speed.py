@@ -76,7 +76,7 @@ def training_step(model: Forecaster, graph: SpacetimeGraph) -> Step:
 
     def step() -> None:
         forecast = model(graph)
-        loss = (forecast.x - graph.x[:, -1]).square().mean() + forecast.v.square().mean()
+        loss = (forecast.x - graph.x[:, -1:]).square().mean() + forecast.v.square().mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -400,6 +400,37 @@ def layer(
             yield {"what": f"layer, N = {N}, B = {B}: {name}", "ms": 1e3 * taken, "ratio": ratio}
 
 
+def general(
+    cases: Sequence[tuple[int, int, int]] = ((5, 100, 15), (30, 10, 9)),
+    times: int = 12,
+    nodes: Sequence[int] = (1000, 2000, 5000, 10_000),
+    L: int = 10,
+    rounds: int = 3,
+) -> Iterator[Row]:
+    """Training steps of SET-2 beside EGNN (N, B, rounds), for a path, and on neighbour lists."""
+    for N, B, turns in cases:
+        graph = particles(B, L, N)
+        path = graph.replace(horizon=torch.arange(1.0, times + 1).expand(B, -1))
+        steps = {
+            "EGNN": training_step(build_model("egnn", like=graph), graph),
+            "SET-2": training_step(build_model("set-2", like=graph), graph),
+            f"SET-2, {times} times": training_step(build_model("set-2", like=path), path),
+        }
+        taken = side_by_side(steps, turns)
+        for name, t in taken.items():
+            what = f"general, training step, N = {N}, B = {B}: {name}"
+            yield {"what": what, "ms": 1e3 * t, "ratio": taken["EGNN"] / t}
+    graphs = {N: gas(N) for N in nodes}
+    model = build_model("set-2", like=graphs[nodes[0]])
+    edges = {N: int(g.edge_mask.sum()) for N, g in graphs.items()}
+    taken = side_by_side({N: training_step(model, graphs[N]) for N in nodes}, rounds)
+    for N, t in taken.items():
+        what = f"general, sparse, N = {N:,}, {edges[N]:,} edges: training step"
+        yield {"what": what, "ms": 1e3 * t, "ns_an_edge": 1e9 * t / edges[N]}
+    power = exponent([edges[N] for N in nodes], [taken[N] for N in nodes])
+    yield {"what": "general, sparse: growth with edges", "exponent": power}
+
+
 def _backward(outputs: tuple[Tensor, ...]) -> None:
     torch.stack([out.square().mean() for out in outputs]).sum().backward()
 
@@ -413,6 +444,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "inference": inference,
     "prediction": prediction,
     "layer": layer,
+    "general": general,
 }
 
 

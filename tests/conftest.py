@@ -29,7 +29,21 @@ for name, folder in (("CMU", CMU), ("ETH_UCY", ETH_UCY)):  # there in developmen
     if folder.is_dir():
         os.environ[f"SPACETIME_EN_{name}"] = str(folder)
 
+# Two processes share the tests, file by file: neither is left with a long one at the end.
+LONGEST = (
+    *("integration/test_reproduce.py", "runs/test_export.py", "nn/test_contract.py"),
+    *("test_equivariance.py", "integration/test_kill_and_resume.py", "runs/test_search.py"),
+    *("nn/models/test_set.py", "test_docs.py", "integration/test_distributed.py"),
+    *("training/test_fitting.py", "integration/test_report.py", "integration/test_ray.py"),
+)
+
 TINY = {"counts": (40, 12, 12), "target_steps": 10, "length": 3}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first, and leave the others in their order."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture

@@ -80,20 +80,23 @@ SMALL = {
     "loaded": lambda: speed.loaded(cases=((3, 2, 1),), L=2, others=1),
     "sparse": lambda: speed.sparse(nodes=(60, 120), rounds=1),
     "layer": lambda: speed.layer(cases=((3, 2, 1),), width=8),
+    "general": lambda: speed.general(((3, 2, 1),), times=2, nodes=(60, 120), L=3, rounds=1),
 }
 
 
 def test_the_command_prints_rows_as_json(monkeypatch, capsys):
     monkeypatch.setattr(speed, "SECTIONS", SMALL)
-    monkeypatch.setattr(sys, "argv", ["spacetime", "bench", "loaded", "sparse", "layer", "--json"])
+    monkeypatch.setattr(sys, "argv", ["spacetime", "bench", *SMALL, "--json"])
     main()
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert found["machine"]["torch"] == torch.__version__
     exponents = [row["what"] for row in found["rows"] if "exponent" in row]
-    assert exponents == [
-        f"sparse, {part}: growth with edges" for part in ("lists", "forward", "training step")
-    ]
+    parts = (
+        *(f"sparse, {part}" for part in ("lists", "forward", "training step")),
+        "general, sparse",
+    )
+    assert exponents == [f"{part}: growth with edges" for part in parts]
     assert all(row["what"] in err for row in found["rows"])
 
 

@@ -47,9 +47,14 @@ def holds(error):
     return error < 1e-10
 
 
-@pytest.mark.parametrize("n", [1, 3])
+ADJACENCIES = (None, "flattened", "nodes", "edges")
+# Attention on edges knows nothing of the dimensions: on a line, it waits for `make test-all`.
+SOON = [*((how, 3) for how in ADJACENCIES), (None, 1)]
+LATER = [pytest.param(how, 1, marks=pytest.mark.slow) for how in ADJACENCIES[1:]]
+
+
+@pytest.mark.parametrize(("adjacency", "n"), SOON + LATER)
 @pytest.mark.parametrize("encodings", ["", "W", "X", "Y", "Z"])
-@pytest.mark.parametrize("adjacency", [None, "flattened", "nodes", "edges"])
 def test_symmetries_are_claimed_exactly_where_they_hold(adjacency, encodings, n):
     """For every combination of options, what the model says of itself is what is measured."""
     graph = particles(n=n)

@@ -10,6 +10,7 @@ from spacetime_en.metrics import (
     best_of,
     calibration,
     displacements,
+    energy_score,
     errors,
     fde,
     mse,
@@ -208,3 +209,23 @@ def test_calibration_compares_what_is_said_with_what_is_found():
     assert len(said) == int((~mask).sum())
     with pytest.raises(InputError, match="has no spread"):
         predicted_and_actual_mse(Forecast(x, v), truth)
+
+
+def test_the_energy_score_is_that_of_a_plain_loop():
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(2, 3, 2, 4, generator=g, dtype=torch.float64)
+    y = torch.randn(2, 2, 4, generator=g, dtype=torch.float64)
+    found = energy_score(z, y)
+    for b in range(2):
+        for i in range(2):
+            far = sum((z[b, k, i] - y[b, i]).norm() for k in range(3)) / 3
+            apart = sum((z[b, k, i] - z[b, j, i]).norm() for k in range(3) for j in range(3)) / 6
+            assert found[b, i].item() == pytest.approx((far - apart / 2).item(), abs=1e-6)
+
+
+def test_the_energy_score_is_least_for_the_true_spread():
+    g = torch.Generator().manual_seed(0)
+    y = torch.randn(20_000, 1, 3, generator=g)
+    z = torch.randn(20_000, 4, 1, 3, generator=g)
+    scores = {scale: energy_score(scale * z, y).mean().item() for scale in (0.5, 0.8, 1.0, 1.25, 2)}
+    assert min(scores, key=scores.get) == 1.0

@@ -173,6 +173,7 @@ def _callers(frame: FrameType) -> list[str]:
 
 def trace_batch() -> Trace:
     """Follow a small file to the first loss of a small SET."""
+    import spacetime_en.training.trainer  # noqa: F401  (traced, this import takes seconds)
     from spacetime_en import Task, build_model, fit
     from spacetime_en.data.readers import read
 

@@ -223,6 +223,27 @@ def calibration(predicted: Tensor, actual: Tensor, groups: int) -> list[dict[str
     ]
 
 
+def standard_deviation(x: Tensor) -> Tensor:
+    """Of a coordinate over members of an ensemble, (B, K, T, N, n) -> (B, T, N)."""
+    # (No correction: our members stand for a distribution as they are, such as opposite pairs.)
+    return (x.var(1, correction=0).mean(-1) + 1e-30).sqrt()
+
+
+def energy_score(z: Tensor, y: Tensor) -> Tensor:
+    """The energy score of members z (B, K, ..., c) for the observation y (B, ..., c), (B, ...).
+
+    Gneiting and Raftery (2007), Eq. 22, unbiased for a finite number of independent members.
+    """
+    K = z.shape[1]
+    to_target = _length(z - y[:, None]).mean(1)
+    to_each_other = _length(z[:, :, None] - z[:, None]).sum((1, 2)) / max(1, K * (K - 1))
+    return to_target - to_each_other / 2
+
+
+def _length(t: Tensor) -> Tensor:
+    return (t.square().sum(-1) + 1e-12).sqrt()  # (differentiable at 0)
+
+
 def summary(values: Tensor) -> dict[str, float]:
     """Mean, median and 90th percentile: errors are heavy-tailed, and one number does not tell.
 

@@ -59,3 +59,31 @@ def test_a_path_of_targets_is_one_option(source, words):
     _, kind, default = task_field(source, {})
     parsed = tyro.cli(kind, default=default, args=["--target-steps", *words])
     assert parse_steps(parsed.target_steps) == steps
+
+
+@pytest.mark.parametrize(
+    ("words", "lr", "dropout"),
+    [
+        ("--task charged", 4.45e-5, 0.1),
+        ("--task gravity", 1e-3, 0.0),
+        ("--data x", 1e-3, 0.0),
+        ("--task charged --settings ours", 1e-3, 0.0),
+        ("--data x --settings=paper", 4.45e-5, 0.1),
+        ("--data x --settings none", 1e-3, 0.0),  # which the parser refuses
+    ],
+)
+def test_whose_settings_depends_on_the_task_and_can_be_chosen(words, lr, dropout):
+    fields = {
+        name: value for name, _, value in Selection.from_arguments(["set", *words.split()]).fields()
+    }
+    assert (fields["training"].lr, fields["model"].dropout) == (lr, dropout)
+
+
+@pytest.mark.parametrize("choice", [[], ["--settings", "paper"], ["--settings", "ours"]])
+def test_what_a_file_says_wins_over_both(tmp_path, choice):
+    path = tmp_path / "c.yaml"
+    path.write_text("preset: set\ntask: gravity\nmodel: {dropout: 0.2}\ntraining: {lr: 0.2}\n")
+    selection = Selection.from_arguments(["--config", str(path), *choice])
+    fields = {name: value for name, _, value in selection.fields()}
+    assert (fields["training"].lr, fields["model"].dropout) == (0.2, 0.2)
+    assert fields["training"].schedule == ("constant" if "paper" in choice else "cosine")

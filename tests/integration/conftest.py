@@ -3,9 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+
+from spacetime_en.reproduce.plan import AUDITABLE, SCALES, TABLES, Experiment, plan, table
 
 
 def reproduce(folder: Path, *arguments: str, check: bool = True) -> Any:
@@ -17,10 +19,52 @@ def reproduce(folder: Path, *arguments: str, check: bool = True) -> Any:
     return done
 
 
+class Made(NamedTuple):
+    """What was reproduced at scale quick, then audited.
+
+    Args:
+        folder: of the results.
+        planned: the experiments.
+        audited: those of the audit.
+        said: by the command that reproduced.
+        audit: by the command that audited.
+    """
+
+    folder: Path
+    planned: list[Experiment]
+    audited: list[Experiment]
+    said: Any
+    audit: Any
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that have something to show, but for the audit's."""
+        quick, planned = SCALES["quick"], set(self.planned)
+        return [name for name in TABLES if planned.intersection(table(name, quick))]
+
+
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Everything that is reproduced at scale quick, then the audit: the folder, what they said."""
+def part(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """One table and its audit, which give something to every figure and most other tables."""
+    return _make(tmp_path_factory.mktemp("part"), cache, ["baselines"], ["baselines"])
+
+
+@pytest.fixture(scope="session")
+def everything(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """All that is reproduced, and the whole audit."""
+    return _make(tmp_path_factory.mktemp("everything"), cache, [], [])
+
+
+@pytest.fixture(params=["part", pytest.param("everything", marks=pytest.mark.slow)])
+def made(request: pytest.FixtureRequest) -> Made:
+    """Either."""
+    return request.getfixturevalue(request.param)
+
+
+def _make(folder: Path, cache: Path, names: list[str], audited: list[str]) -> Made:
+    quick = SCALES["quick"]
+    audit = [e for name in audited or AUDITABLE for e in table(name, quick, zero=True)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPACETIME_EN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        folder = tmp_path_factory.mktemp("reproduce")
-        yield folder, reproduce(folder), reproduce(folder, "--targets", "zero")
+        patch.setenv("SPACETIME_EN_CACHE", str(cache))
+        said = reproduce(folder, *names), reproduce(folder, *audited, "--targets", "zero")
+    return Made(folder, plan(names or list(TABLES), quick), audit, *said)

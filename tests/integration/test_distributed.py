@@ -55,6 +55,7 @@ def test_the_gradient_of_two_processes_is_that_of_one(tmp_path, cache, tiny_task
     assert errors[0] == pytest.approx(errors[1], rel=1e-4)  # validation is over all windows
 
 
+@pytest.mark.slow
 def test_the_command_line_in_two_processes(tmp_path, cache, tiny_task):
     run = tmp_path / "run"
     process = start(

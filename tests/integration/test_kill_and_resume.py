@@ -42,24 +42,24 @@ def steps_done(run):
 
 def test_killed_twice_and_interrupted_once(tmp_path, cache, tiny_task):
     run, whole = tmp_path / "killed", tmp_path / "whole"
-    budget = ["--steps", "120"]
+    budget = ["--steps", "40"]
     reached = 0
     for how, status in (("SIGKILL", -9), ("SIGKILL", -9), ("SIGTERM", 130)):
         process = start(
             *(*RUN, *budget, "--out", str(run), "--resume"),
             cache=cache,
             program=["-c", STRUCK],
-            env={"WRITES": "28", "SIGNAL": how},
+            env={"WRITES": "10", "SIGNAL": how},
         )
         process.communicate()
         assert process.returncode == status
-        assert reached < steps_done(run) < 120
+        assert reached < steps_done(run) < 40
         reached = steps_done(run)
     last = [start("train", "--out", str(run), "--resume", cache=cache)]
     last.append(start(*RUN, *budget, "--out", str(whole), cache=cache))
     for process in last:
         assert "best at step" in finish(process)
-    assert steps_done(run) == steps_done(whole) == 120
+    assert steps_done(run) == steps_done(whole) == 40
     for name in ("best", "last"):
         with (
             safe_open(run / "checkpoints" / f"{name}.safetensors", framework="pt") as a,

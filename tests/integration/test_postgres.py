@@ -56,6 +56,7 @@ def server():
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow  # what the project does is the same as in a file, which is tested always
 def test_two_processes_share_a_study_in_postgresql(tmp_path, cache, tiny_task, server):
     for text in two_workers(tmp_path, cache, ["--storage", server]):
         assert "preset: waiting.Waiting" in text

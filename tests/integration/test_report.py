@@ -31,7 +31,7 @@ def browser():
 
 
 @pytest.fixture
-def opened(browser, made):
+def opened(browser, everything):
     """Opens the report; fails the test if the page complains or asks for anything else."""
     contexts, complaints = [], []
 
@@ -41,7 +41,7 @@ def opened(browser, made):
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        address = (made[0] / "report.html").as_uri()
+        address = (everything.folder / "report.html").as_uri()
         page.on("request", lambda r: r.url.startswith(address) or complaints.append(r.url))
         page.goto(address)
         return page

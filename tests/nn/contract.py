@@ -154,8 +154,10 @@ def check_padding(preset: str) -> None:
         if is_refused(model, graph):
             continue
         alone, gradients = forecast_and_gradients(model, graph, target)
-        sizes = [{"N": N + 1}, {"L": L + 1}, {"N": N + 2, "L": L + 2}]
-        for larger in (make(**size) for size in (sizes if len(times) == 1 else sizes[2:])):
+        sizes = [{"N": N + 2, "L": L + 2}]
+        if kind in ("complete", "holes") and len(times) == 1:
+            sizes += [{"N": N + 1}, {"L": L + 1}]  # each alone
+        for larger in (make(**size) for size in sizes):
             batch = collate([graph, larger])
             missing = ~batch.observed.unsqueeze(-1)
             x, v = (t.masked_fill(missing, torch.nan) for t in (batch.x, batch.v))

@@ -56,7 +56,7 @@ def test_settings_replace_the_presets_own():
 def test_an_unknown_preset_names_the_nearest():
     with pytest.raises(InputError, match=r"there is no 'set-adjacent'; did you mean 'set-adj"):
         build_model("set-adjacent")
-    with pytest.raises(InputError, match="there is no 'qqq'; expected one of set, set-none"):
+    with pytest.raises(InputError, match="there is no 'qqq'; expected one of set-2, set, set-none"):
         build_model("qqq")
 
 

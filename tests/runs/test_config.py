@@ -11,6 +11,7 @@ from spacetime_en.geometry import FULL_SYMMETRY
 from spacetime_en.nn.presets import PRESETS
 from spacetime_en.runs.config import FROM_DATA, Config, model_schema, task_schema
 from spacetime_en.training import PAPER, TrainingSettings
+from spacetime_en.training.settings import preset_defaults
 
 
 class Own(Forecaster):
@@ -73,6 +74,18 @@ def test_from_yaml_and_back():
     )
     assert config(one.to_yaml()) == one
     assert config("{preset: set, task: charged}").training.lr == 4.45e-5
+
+
+def test_on_other_tasks_than_the_papers_there_is_no_dropout_and_a_larger_rate(tiny_task):
+    for task, lr, dropout in (("charged", 4.45e-5, 0.1), ("gravity", 1e-3, 0.0)):
+        one = config(f"{{preset: set, task: {task}}}")
+        assert one.training == TrainingSettings(**preset_defaults("set", task).training)
+        assert (one.training.lr, one.build_model(tiny_task).config["dropout"]) == (lr, dropout)
+        text = f"{{preset: set, task: {task}, model: {{dropout: 0.3}}, training: {{lr: 0.3}}}}"
+        one = config(text)
+        assert (one.training.lr, one.build_model(tiny_task).config["dropout"]) == (0.3, 0.3)
+        written = config(one.resolved(one.build_model(tiny_task)).to_yaml())
+        assert written.model["dropout"] == 0.3
 
 
 def test_a_resolved_config_holds_every_setting(tiny_task):

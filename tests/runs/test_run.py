@@ -9,7 +9,7 @@ from lightning.pytorch import Callback
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from spacetime_en import Forecaster, InputError
+from spacetime_en import Forecaster, InputError, StraightLine
 from spacetime_en.runs import checkpoints
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import Run
@@ -35,6 +35,26 @@ def run_in(folder, text=TEXT, **options):
     said = []
     options = {"display": False, "notify": said.append} | options
     return train(Config.from_yaml(text, "here"), folder, **options), said
+
+
+CORRECTING = """
+preset: set-2
+model: {hidden: 8, layers: 1, base: straight-line}
+task: {name: charged, counts: [40, 12, 12], target_steps: 10, length: 3}
+"""
+
+
+@pytest.mark.parametrize(("rate", "adds"), [(1e-3, True), (1e-12, False)])
+def test_a_network_that_adds_nothing_to_its_base_says_so(tmp_path, tiny_task, rate, adds):
+    steps = f"training: {{lr: {rate}, steps: {60 if adds else 1}, validate_every: 20}}"
+    run, said = run_in(tmp_path / "x", CORRECTING + steps)
+    nothing = [line for line in said if "added nothing to its base (straight-line)" in line]
+    assert len(nothing) == (not adds)
+    assert (run.load("best").progress.best_step == 0) is not adds
+    if not adds:
+        graph, _ = tiny_task.test[:4]
+        assert torch.equal(run.model()(graph).x, StraightLine()(graph).x)
+        assert run_in(tmp_path / "x", CORRECTING + steps, resume=True)[1][-1] == nothing[0]
 
 
 def test_a_run_holds_all_that_is_needed(tmp_path, tiny_task):

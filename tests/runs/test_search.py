@@ -67,12 +67,13 @@ def test_the_same_seed_suggests_the_same(tmp_path):
     assert one == other
 
 
-def test_running_it_again_adds_only_what_is_missing(tmp_path):
-    search(config(), tmp_path, trials=2, notify=lambda text: None)
-    search(config(), tmp_path, trials=2, notify=lambda text: None)
-    assert len(study(tmp_path).trials) == 2
-    search(config(), tmp_path, trials=3, notify=lambda text: None)
-    assert len(study(tmp_path).trials) == 3
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage:UserWarning")  # of Optuna's `ask`
+@pytest.mark.parametrize("storage", [None, "sqlite:///{}/study.db"])
+def test_running_it_again_adds_only_what_is_missing(tmp_path, storage):
+    url = storage and storage.format(tmp_path)
+    for trials, there in ((2, 2), (2, 2), (3, 3)):
+        search(config(), tmp_path, trials=trials, storage=url, notify=lambda text: None)
+        assert len(study(tmp_path, url).trials) == there
 
 
 def test_trials_that_fall_behind_are_pruned_and_diverging_ones_do_not_end_the_search(tmp_path):
@@ -275,7 +276,7 @@ class Waiting(LinearDynamics):
 """
 
 
-@pytest.mark.parametrize("storage", ["file", "sqlite"])
+@pytest.mark.parametrize("storage", ["file", pytest.param("sqlite", marks=pytest.mark.slow)])
 def test_two_processes_work_on_one_study(tmp_path, cache, storage):
     url = None if storage == "file" else f"sqlite:///{tmp_path}/study.db"
     options = [] if url is None else ["--storage", url]

@@ -21,6 +21,7 @@ from spacetime_en._util.errors import Interrupted
 from spacetime_en._util.signals import STOP_SIGNALS
 from spacetime_en.data import Trajectories, load_task
 from spacetime_en.data.task import Task
+from spacetime_en.nn.models.base import Base
 from spacetime_en.training import (
     DivergenceError,
     TrainingSettings,
@@ -147,13 +148,13 @@ def test_validation_is_the_mean_position_error_over_all_windows(tiny_task):
 def test_an_average_of_weights_is_what_is_validated_and_kept(tiny_task):
     kept = States()
     model = small(tiny_task)
-    fit(model, tiny_task, SETTINGS, ema=0.9, steps=3, save_every=0.0, save=kept, display=False)
+    fit(model, tiny_task, SETTINGS, ema=0.2, steps=3, save_every=0.0, save=kept, display=False)
     by_step = {state.progress.step: state for state, _ in kept}
     name = "blocks.0.egnn.layers.0.phi_h.0.weight"
     name = name if name in by_step[1].weights else sorted(by_step[1].weights)[0]
     expected = by_step[1].weights[name]
-    for step in (2, 3):
-        expected = 0.9 * expected + 0.1 * by_step[step].weights[name]
+    for step, decay in ((2, 2 / 11), (3, 0.2)):  # at most 2 / 11, then 3 / 12
+        expected = decay * expected + (1 - decay) * by_step[step].weights[name]
     torch.testing.assert_close(by_step[3].averaged[name], expected)
     assert not torch.equal(by_step[3].weights[name], by_step[3].averaged[name])
     assert torch.equal(model.state_dict()[name], by_step[3].averaged[name])
@@ -473,7 +474,8 @@ def test_every_preset_learns_something(cache):
     for preset in ("set", "set-nonequivariant", "set-adjacency", "lstm", "egnn", "mlp", "linear"):
         torch.manual_seed(0)
         graph, target = task.train[:]
-        model = build_model(preset, like=graph)
+        size = {} if preset == "linear" else {"hidden": 16}
+        model = build_model(preset, like=graph, **size)
         with torch.no_grad():
             before = float((model.eval()(graph).x - target.x).square().mean())
         fit(model, task, lr=1e-3, steps=10, batch_size=40, validate_every=5, display=False)
@@ -558,6 +560,87 @@ def test_what_a_pipe_shows_begins_at_once_and_is_plain(tiny_task, capsys, monkey
     )
     assert len(lines) == 7 + 3  # every step, as there is no patience, and every validation
     assert all(
-        re.match(r"epoch \d\.\d, step \d+, loss .* (just started|left)$", line) for line in lines
+        re.match(r"epoch \d\.\d, step (0|\d+, loss .*), .* (just started|left)$", line)
+        for line in lines
     )
     assert not set(said) & {"\x1b", "\r"}
+
+
+class Corrected(StraightLine):
+    """The straight line and a shift, which is learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Base("straight-line", frames=3, edge_features=1, targets=1, nodes=None)
+        self.shift = torch.nn.Parameter(torch.zeros(()))
+
+    def forecast(self, graph):
+        base = self.base(graph)
+        return base._replace(x=base.x + self.shift)
+
+
+HASTY = dataclasses.replace(SETTINGS, lr=0.5)  # every step is worse than none
+
+
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_what_corrects_a_base_may_be_best_before_the_first_step(tiny_task, ema):
+    model, kept = Corrected(), States()
+    assert (model.corrects_base, model.base_name) == (True, "straight-line")
+    progress = fit(model, tiny_task, HASTY, ema=ema, save=kept, display=False)
+    assert (progress.step, progress.best_step) == (7, 0)
+    assert [(state.progress.step, best) for state, best in kept] == [
+        (0, True),
+        (3, False),
+        (6, False),
+        (7, False),
+    ]
+    assert model.shift == 0
+    graph, target = tiny_task.val[:]
+    error = (StraightLine()(graph).x - target.x).square().mean()
+    assert progress.best == pytest.approx(float(error), rel=1e-5)
+
+
+def test_the_start_competes_once_also_if_training_was_interrupted_there(tiny_task):
+    settings, kept = dataclasses.replace(HASTY, save_every=0.0), States()
+    whole = fit(Corrected(), tiny_task, settings, save=kept, display=False)
+    assert [state.progress.step for state, _ in kept] == [0, 0, 1, 2, 3, 3, 4, 5, 6, 6, 7]
+    for state, _ in kept[:-1]:
+        again = States()
+        resumed = fit(Corrected(), tiny_task, settings, state=state, save=again, display=False)
+        assert not any(best for _, best in again)
+        assert (resumed.best, resumed.best_step) == (whole.best, 0)
+        assert same(again[-1][0].weights, kept[-1][0].weights)
+    lost = copy.deepcopy(kept[0][0])  # as after the best checkpoint was damaged
+    lost.progress.best = math.inf
+    again = States()
+    fit(Corrected(), tiny_task, settings, state=lost, save=again, display=False)
+    assert [state.progress.step for state, best in again if best] == [0]
+
+
+def test_what_corrects_nothing_is_first_validated_after_training(tiny_task):
+    assert not small(tiny_task).corrects_base
+    progress = fit(small(tiny_task), tiny_task, SETTINGS, lr=1e-12, display=False)
+    assert progress.best_step > 0
+
+
+def test_the_time_of_the_first_validation_counts(tiny_task, monkeypatch):
+    seconds = itertools.count()
+    clocks = types.SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr(module, "time", clocks)
+    kept = States()
+    settings = dataclasses.replace(SETTINGS, max_time="1s")
+    progress = fit(Corrected(), tiny_task, settings, save=kept, display=False)
+    assert (progress.step, progress.best_step) == (0, 0)
+    assert progress.best < math.inf
+    assert [(state.progress.step, best) for state, best in kept] == [(0, True)]
+
+
+def test_a_base_that_does_not_fit_is_not_the_best(tiny_task):
+    class Spoil(pl.Callback):
+        def on_validation_batch_start(self, trainer, module, batch, batch_idx):
+            if module.progress.step == 0:
+                batch.graph.x[0, -1, 0, 0] = torch.nan
+
+    task = copy.deepcopy(tiny_task)
+    progress = fit(Corrected(), task, HASTY, callbacks=[Spoil()], display=False)
+    assert progress.best_step > 0

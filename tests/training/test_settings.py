@@ -3,9 +3,17 @@ import math
 import pytest
 
 from spacetime_en import PRESETS, InputError
+from spacetime_en.data import TASKS
 from spacetime_en.nn.models.trivial import LastFrame
+from spacetime_en.nn.presets import arguments_of
 from spacetime_en.training import PAPER, TrainingSettings
-from spacetime_en.training.settings import PRESET_SETTINGS, Budget, seconds
+from spacetime_en.training.settings import (
+    PAPER_TASKS,
+    PRESET_SETTINGS,
+    Budget,
+    preset_defaults,
+    seconds,
+)
 
 
 def budget(batches=10, **settings):
@@ -48,6 +56,7 @@ def test_the_learning_rate_rises_then_follows_a_cosine_whichever_budget_is_set()
 def test_every_trainable_preset_has_the_papers_settings():
     trained = {p for p in PRESETS if PRESETS[p].model.__init__ is not LastFrame.__init__}
     assert set(PAPER) == trained - {
+        "set-2",
         "set-flow",
         "set-flow-ensemble",
         "estag",
@@ -60,6 +69,24 @@ def test_every_trainable_preset_has_the_papers_settings():
     assert PAPER["linear"]["weight_decay"] == 1e-6
     for own in PRESET_SETTINGS.values():
         TrainingSettings(**own)
+
+
+def test_the_papers_settings_are_the_defaults_on_its_own_tasks_alone():
+    assert set(PAPER_TASKS) <= set(TASKS)
+    short = {"lr": 1e-3, "batch_size": 100, "schedule": "cosine", "warmup": 0.05, "skip": 20}
+    for preset in PAPER:
+        dropout = {"dropout": 0.0} if "dropout" in arguments_of(PRESETS[preset].model) else {}
+        batch = {"batch_size": 32} if preset in ("egnn", "lstm") else {}
+        ours, papers = (short | batch, dropout), (PAPER[preset], {})
+        for task in (None, *TASKS):
+            by_task = papers if task in PAPER_TASKS else ours
+            assert preset_defaults(preset, task) == by_task
+            assert preset_defaults(preset, task, "paper") == papers
+            assert preset_defaults(preset, task, "ours") == ours
+    for preset in (*(set(PRESETS) - set(PAPER)), "package.Own", None):
+        own = (PRESET_SETTINGS.get(preset, {}), {})
+        for which in (None, "paper", "ours"):
+            assert preset_defaults(preset, "charged", which) == own
 
 
 @pytest.mark.parametrize(
@@ -91,8 +118,8 @@ def test_impossible_settings_are_named(name, value):
         ({"lr": -1.0}, "lr: expected a positive number, found -1.0"),
         ({"lr": math.nan}, "lr: expected a positive number, found nan"),
         ({"lr": "1e-3"}, "lr: expected a positive number, found '1e-3'"),
-        ({"batch_size": 0}, "batch_size: expected a positive whole number, found 0"),
-        ({"batch_size": True}, "batch_size: expected a positive whole number, found True"),
+        ({"batch_size": 0}, "batch_size: expected a positive whole number or None, found 0"),
+        ({"batch_size": True}, "batch_size: expected a positive whole number or None, found True"),
         ({"epochs": -1}, "epochs: expected a positive whole number or None, found -1"),
         ({"steps": 10**20}, "steps: expected a positive whole number or None, at most 9007"),
         ({"clip": 0}, "clip: expected a positive number or None, found 0"),
@@ -106,3 +133,9 @@ def test_impossible_settings_are_named(name, value):
 def test_settings_are_what_their_types_say(settings, words):
     with pytest.raises(InputError, match=words):
         TrainingSettings(**settings)
+
+
+@pytest.mark.parametrize(("nodes", "size"), [(1, 100), (5, 100), (31, 16), (12.4, 40), (9_999, 1)])
+def test_a_batch_whose_size_is_not_given_has_about_500_nodes(nodes, size):
+    assert TrainingSettings(batch_size=None).for_nodes(nodes).batch_size == size
+    assert TrainingSettings(batch_size=7).for_nodes(nodes).batch_size == 7

@@ -173,8 +173,8 @@ def bench(sections: Positional[tuple[str, ...]] = (), json: bool = False) -> Non
     """Benchmark the models on this machine (in a clone only).
 
     Args:
-        sections: training, loaded, memory, attention, sparse, inference, prediction, layer; by
-            default all.
+        sections: training, loaded, memory, attention, sparse, inference, prediction, layer,
+            general; by default all.
         json: print a JSON object instead of lines.
     """
     root = Path(__file__).parents[3]

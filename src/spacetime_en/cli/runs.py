@@ -96,7 +96,7 @@ class Evaluate:
                 model,
                 task,
                 split=self.split,
-                batch_size=run.config.training.batch_size,
+                batch_size=run.config.training.batch,
                 progress=advance,
             )
         evaluation.report.update(run=str(self.run), preset=run.config.preset)

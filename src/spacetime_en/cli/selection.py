@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 import tyro
 
@@ -29,7 +29,7 @@ from spacetime_en.runs.config import (
     task_schema,
 )
 from spacetime_en.runs.run import CONFIG_FILE
-from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
+from spacetime_en.training.settings import TrainingSettings, Whose, preset_defaults
 
 C = TypeVar("C")
 Field = tuple[str, Any, Any]  # of a dataclass: name, type, default
@@ -44,6 +44,7 @@ class Selection:
         task: ``{"name": ...}`` or ``{"data": ...}``; empty: not selected yet.
         model, task_settings, training: settings from the config file.
         trusted: whether the data that the task names may be read.
+        defaults: whose settings the preset has, the paper's or ours; None: it depends on the task.
     """
 
     preset: str | None = None
@@ -52,6 +53,7 @@ class Selection:
     task_settings: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     trusted: bool = True
+    defaults: Whose | None = None
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str]) -> Self:
@@ -64,8 +66,11 @@ class Selection:
         path, out = value_of("--config", arguments), value_of("--out", arguments)
         if path is None and preset is None and out is not None and "--resume" in arguments:
             path = str(Path(out, CONFIG_FILE))
+        named_defaults = value_of("--settings", arguments)
+        # (The parser refuses other words.)
+        defaults = next((whose for whose in get_args(Whose) if whose == named_defaults), None)
         if path is None:
-            return cls(preset, task)
+            return cls(preset, task, defaults=defaults)
         file = Sections.parse(parse_yaml(read_text(Path(path)), path), path)
         if preset is not None and file.preset not in (None, preset):
             raise InputError(f"{path}: is for the preset {file.preset!r}, not for {preset!r}.")
@@ -78,17 +83,18 @@ class Selection:
         ).validated(trust=trust)
         settings = {k: v for k, v in file.task.items() if k not in named}
         trusted = bool(task) or trust or may_read(named)
-        return cls(file.preset, named, file.model, settings, file.training, trusted)
+        return cls(file.preset, named, file.model, settings, file.training, trusted, defaults)
 
     def fields(self) -> list[Field]:
         """The options of the model, the task and the training, as fields of a dataclass."""
         fields: list[Field] = []
+        defaults = preset_defaults(self.preset or "set", self.task.get("name"), self.defaults)
         if self.preset is not None:
             schema = model_schema(self.preset)
-            fields.append(("model", schema, schema(**self.model)))
+            fields.append(("model", schema, schema(**{**defaults.model, **self.model})))
         if self.task:
             fields.append(task_field(self.task, self.task_settings))
-        training = {**PRESET_SETTINGS.get(self.preset or "set", {}), **self.training}
+        training = {**defaults.training, **self.training}
         # Without a prefix: --lr, --epochs.
         kind = Annotated[TrainingSettings, tyro.conf.arg(name="")]
         fields.append(("training", kind, TrainingSettings(**training)))

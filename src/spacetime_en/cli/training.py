@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from tyro.conf import Positional
 
 from spacetime_en.cli.selection import Selection, with_options
+from spacetime_en.training.settings import Whose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class _Training:
     task: str | None = None
     data: Path | None = None
     config: Path | None = None
+    settings: Whose | None = None
     trust: bool = False
 
     @classmethod
@@ -46,6 +48,9 @@ class Train(_Training):
             mocap-walk, mocap-run, mocap-basketball, eth, hotel, univ, zara1 or zara2.
         data: folder of a data set to train on instead (see `spacetime data import`).
         config: YAML file with settings; options on the command line override it.
+        settings: whose settings the models of the paper have, unless they are given: the paper's or
+            ours, for short budgets and without dropout; by default the paper's on its own tasks,
+            charged and charged-noisy, and else ours.
         trust: allow a file (--config, or that of the run to resume) to have its class imported and
             its data read.
         resume: continue the run in --out if there is one; only the budget may change.
@@ -90,6 +95,7 @@ class Search(_Training):
         task: name of a task.
         data: folder of a data set to train on instead.
         config: YAML file with settings; options on the command line override it.
+        settings: whose settings the models of the paper have, as for `spacetime train`.
         trust: allow the file to have its class imported and its data read.
         trials: number of trials, counting those of all processes.
         timeout: time after which no new trial starts, such as 10m or 2h.

@@ -79,9 +79,29 @@ class Forecaster(Pretrained, nn.Module):
         """Whether all of the symmetries hold."""
         return all(self.symmetries)
 
+    @property
+    def base_name(self) -> str | None:
+        """The simple forecast that the model corrects, such as ``"ridge"``; None: it corrects none.
+
+        Such a model keeps it as its ``base`` (:class:`~spacetime_en.nn.models.base.Base`), and
+        its correction is zero before training.
+        """
+        name: str | None = getattr(getattr(self, "base", None), "chosen", None)
+        return name
+
+    @property
+    def corrects_base(self) -> bool:
+        """Whether the model corrects a simple forecast; it is then validated before training."""
+        return self.base_name is not None
+
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
         """Forecast every node at the target times (at the only one, unless `forecasts_paths`)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether :meth:`calibrate` does anything."""
+        return type(self).calibrate is not Forecaster.calibrate
 
     def calibrate(self, train: Example, val: Example) -> None:
         """Measure on data what is not learned by gradient descent, such as scales and means.

@@ -23,6 +23,7 @@ from spacetime_en.nn.models.lstm import LSTM
 from spacetime_en.nn.models.mlp import MLP
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
 from spacetime_en.nn.models.set import SET
+from spacetime_en.nn.models.set2 import SET2
 from spacetime_en.nn.models.tree import parents_of
 from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
 
@@ -35,6 +36,7 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
+    "set-2": Preset(SET2, {}),
     "set": Preset(SET, {}),
     "set-nonequivariant": Preset(SET, {"equivariant": False}),
     "set-adjacency": Preset(SET, {"adjacency": "flattened"}),
@@ -101,7 +103,8 @@ def build_model(
     arguments = sizes | defaults | settings
     required = "nodes" in parameters and parameters["nodes"].default is inspect.Parameter.empty
     adjacency = arguments.get("adjacency")
-    needs_nodes = required or (isinstance(adjacency, str) and adjacency in TIED_TO_NODES)
+    tied = isinstance(adjacency, str) and adjacency in TIED_TO_NODES
+    needs_nodes = required or tied or bool(arguments.get("named"))
     if needs_nodes and "nodes" not in arguments:
         raise InputError(f"nodes: preset {preset!r} is tied to the number of nodes; pass nodes=N.")
     if preset in PRESETS and not needs_nodes:

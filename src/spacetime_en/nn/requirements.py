@@ -24,6 +24,16 @@ def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> No
         )
 
 
+def check_node_features(graph: SpacetimeGraph, expected: int) -> None:
+    """Refuse a graph with other features than the model reads; speeds are not given ones."""
+    width = 0 if graph.features is None else graph.feature_width
+    if width != expected:
+        raise InputError(
+            f"features: the model was built for {expected or 'none'} per node, the graph has "
+            f"{width or 'none'}; build it with node_features={width} or like=graph."
+        )
+
+
 def check_dims(graph: SpacetimeGraph, dims: int) -> None:
     """Refuse a graph in another number of space dimensions than the model's."""
     n = graph.x.shape[-1]

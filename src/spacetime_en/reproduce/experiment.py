@@ -183,7 +183,7 @@ def _trained(
         "diverged_at": diverged,
         "steps": progress.step,
         "skipped": progress.skipped,
-        "samples": progress.step * config.training.batch_size,
+        "samples": progress.step * run.config.training.batch,
         "seconds": progress.time,
         "val_mse": progress.best,
         "best_step": progress.best_step,
@@ -208,7 +208,7 @@ def _budget_reporter(tell: Tell) -> Callback:
 
 
 def _tested(model: Forecaster, task: Task, config: Config) -> Result:
-    batch = config.training.batch_size
+    batch = config.training.batch
     evaluation = evaluate(model, task, batch_size=batch)
     graph, target = task.test[:SHOWN]
     with torch.no_grad():

@@ -30,7 +30,7 @@ from spacetime_en.data import TASKS, Task, Trajectories, Windows, load_task
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.loading import build
 from spacetime_en.nn.presets import arguments_of, build_model, find_preset
-from spacetime_en.training.settings import PRESET_SETTINGS, TrainingSettings
+from spacetime_en.training.settings import TrainingSettings, preset_defaults
 
 # Arguments of models that are taken from the training windows, unless they are given.
 FROM_DATA = (
@@ -48,7 +48,8 @@ class Config:
 
     Args:
         preset: a preset's name, or the import path of a class.
-        model: arguments of the model's class that differ from the preset's.
+        model: arguments of the model's class that differ from the preset's (which on other tasks
+            than the paper's has no dropout).
         task: ``name`` or ``data``, and settings that differ from the defaults.
         training: how to train.
         trusted: whether the folder ``data`` of the task may be read: the user named it, or trusts
@@ -78,7 +79,7 @@ class Config:
         """Build the model for the windows of `task`; the initial weights depend on torch's seed."""
         graph, _ = task.train[:1000]
         model = find_preset(self.preset).model
-        settings = dict(self.model)
+        settings = {**preset_defaults(self.preset, self.task.get("name")).model, **self.model}
         data_set = TASKS.get(self.task.get("name", ""))
         if data_set is None or data_set.needs_scales:
             names = arguments_of(model)
@@ -122,7 +123,8 @@ class Config:
         if file.preset is None or not source_of(file.task):
             raise InputError(f"{where}: expected a preset and a task.")
         try:
-            training = TrainingSettings(**{**PRESET_SETTINGS.get(file.preset, {}), **file.training})
+            defaults = preset_defaults(file.preset, file.task.get("name")).training
+            training = TrainingSettings(**{**defaults, **file.training})
         except InputError as error:
             raise InputError(f"{where}: training.{error}") from None
         trusted = trust or may_read(file.task)

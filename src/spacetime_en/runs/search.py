@@ -246,7 +246,7 @@ def _validating(settings: TrainingSettings, windows: int) -> TrainingSettings:
     """The settings with about ten validations in a trial, by which it can be pruned."""
     if settings.validate_every is not None:
         return settings
-    epoch = -(-windows // settings.batch_size)
+    epoch = -(-windows // settings.batch)
     total = settings.steps or (settings.epochs or 10) * epoch
     return dataclasses.replace(settings, validate_every=max(1, min(epoch, total // 10)))
 

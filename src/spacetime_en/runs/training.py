@@ -26,7 +26,7 @@ from spacetime_en.data.compatibility import facts_of
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.runs.config import SECTIONS, Config
 from spacetime_en.runs.run import FACTS_FILE, FACTS_FORMAT, Notify, Run, environment
-from spacetime_en.training.fitting import fit
+from spacetime_en.training.fitting import fit, mean_nodes
 from spacetime_en.training.state import DivergenceError, TrainingProgress, TrainingState
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ def _prepare(config: Config, folder: Path, notify: Notify, trust: bool) -> _Prep
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
     facts = {"format": FACTS_FORMAT, **environment(), "data": facts_of(task).to_json()}
-    run, state = Run(folder, config.resolved(model), facts), None
+    training = config.training.for_nodes(mean_nodes(task))
+    config = dataclasses.replace(config.resolved(model), training=training)
+    run, state = Run(folder, config, facts), None
     if _has_checkpoints(folder):
         run = _with_new_budget(Run.open(folder, trust=trust), run)
         state = run.newest(model, notify)
@@ -256,7 +258,7 @@ def _fit(
 
 
 def _finish(run: Run, progress: TrainingProgress, saver: _Saver, notify: Notify) -> None:
-    """Write the best model, and warn of skipped steps."""
+    """Write the best model; warn of skipped steps, and of a network that adds nothing."""
     if progress.skipped:
         notify(
             f"warning: {progress.skipped} of {progress.step} steps diverged and were skipped; a "
@@ -268,9 +270,15 @@ def _finish(run: Run, progress: TrainingProgress, saver: _Saver, notify: Notify)
     try:
         if (best := saver.unsaved_best) is not None:
             run.save(best, best)
-        run.model().save_pretrained(run.folder / "model")
+        model = run.model()
+        model.save_pretrained(run.folder / "model")
     except (OSError, SafetensorError) as error:
         raise InputError(
             f"{run.folder}: the best model could not be written ({error}); make room, then resume "
             "the run (--resume)."
         ) from None
+    if model.corrects_base and progress.best_step == 0:
+        notify(
+            f"{run.folder}: the network added nothing to its base ({model.base_name}), whose "
+            "forecasts the model makes; more data, another rate or more time may change that."
+        )

@@ -35,7 +35,7 @@ class Display(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not trainer.is_global_zero:
             return
-        size = pl_module.settings.batch_size
+        size = pl_module.settings.batch
         self.straight = mean_position_error(StraightLine(), self.task.val, size)
         self.started, self.first_step = time.monotonic(), pl_module.progress.step
         self.used_before = pl_module.used
@@ -73,7 +73,7 @@ class Display(pl.Callback):
         limit = clock(budget.time) if budget.time else ""
         return (
             f"training {type(model).__name__}, {parameters:,} parameters, on {module.device}: "
-            f"{len(self.task.train):,} windows in batches of {settings.batch_size}, "
+            f"{len(self.task.train):,} windows in batches of {settings.batch}, "
             f"{' or '.join(filter(None, (steps, limit)))}; validation every "
             f"{module.validate_every:,} steps (val: MSE per coordinate of the positions)"
         )
@@ -82,16 +82,14 @@ class Display(pl.Callback):
         """Epoch, step, loss, validation error beside the straight line's, samples/s, time left."""
         step = module.progress.step
         took = max(1e-9, time.monotonic() - self.started)
-        rate = (step - self.first_step) * module.settings.batch_size / took
+        rate = (step - self.first_step) * module.settings.batch / took
         done = module.used - self.used_before
         left = "just started"
         if done > 0:
             left = f"{clock(took * max(0.0, 1 - module.used) / done)} left"
-        parts = [
-            f"epoch {step / module.batches_per_epoch:.1f}",
-            f"step {step}",
-            f"loss {module.last_loss:.4g}",
-        ]
+        parts = [f"epoch {step / module.batches_per_epoch:.1f}", f"step {step}"]
+        if step > self.first_step:
+            parts.append(f"loss {module.last_loss:.4g}")
         if module.validation:
             error = module.validation["position_mse"]
             parts.append(f"val {error:.4g} (straight line {self.straight:.4g})")

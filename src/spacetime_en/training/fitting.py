@@ -44,7 +44,9 @@ def fit(
     """Train `model` in place; at the end it has the weights that validated best.
 
     After continuing from a `state`, these are the best of this sitting, or the last ones if none
-    were better than before. A model with a closed form, such as ridge, is solved instead.
+    were better than before. A model that corrects a simple forecast is validated before the first
+    step, too, so that it is never worse on validation windows. A model with a closed form, such as
+    ridge, is solved instead.
 
     Args:
         model: the model to train.
@@ -68,6 +70,8 @@ def fit(
     if unknown := set(changes) - set(names):
         raise no_such("setting", min(unknown), names)
     settings = replace(settings, **changes)
+    if settings.batch_size is None:
+        settings = settings.for_nodes(mean_nodes(task))
     # (What only looks like a task, of graphs made by hand, has no such facts.)
     model.trained_on = facts_of(task) if isinstance(task, Task) else None
     if isinstance(model, ClosedForm):
@@ -80,7 +84,7 @@ def fit(
     from spacetime_en.training.trainer import run_training
 
     loggers = argument("loggers", loggers, Sequence[Logger])
-    if state is None and type(model).calibrate is not Forecaster.calibrate:
+    if state is None and model.calibrates:
         model.calibrate(_some(task.train, model), _some(task.val, model))
     module = ForecastModule(model, task, settings, state, loggers)
     shown = [Display(task)] if display else []
@@ -93,6 +97,12 @@ def fit(
     if module.stop_requested:  # too late to stop this one, but not what the caller does next
         raise Interrupted
     return module.progress
+
+
+def mean_nodes(task: Task) -> float:
+    """The mean number of nodes in a training window."""
+    counts = getattr(task.train, "node_counts", None)
+    return float(task.train[:1][0].x.shape[2] if counts is None else counts.mean())
 
 
 def _some(windows: Windows, model: Forecaster) -> Example:
@@ -109,7 +119,7 @@ def _solve(
     """Compute the weights in one step; of the settings only the batch size counts."""
     start = time.monotonic()
     train, val = (
-        ((batch.graph, batch.target) for batch in Batches(windows, settings.batch_size))
+        ((batch.graph, batch.target) for batch in Batches(windows, settings.batch))
         for windows in (task.train, task.val)
     )
     error = model.eval().solve(train, val)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
@@ -57,9 +57,9 @@ class ForecastModule(pl.LightningModule):
         self.model, self.task, self.settings = model.train(), task, settings
         self.averaged: AveragedModel | None = None
         if settings.ema is not None:
-            self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(settings.ema))
+            self.averaged = AveragedModel(model, multi_avg_fn=_moving_average(settings.ema))
             self.averaged.requires_grad_(False)
-        self.batches_per_epoch = -(-len(task.train) // settings.batch_size)
+        self.batches_per_epoch = -(-len(task.train) // settings.batch)
         self.budget = Budget.from_settings(settings, self.batches_per_epoch)
         self.validate_every = settings.validate_every or self.batches_per_epoch
         self.progress = TrainingProgress()
@@ -114,7 +114,10 @@ class ForecastModule(pl.LightningModule):
         s = self.settings
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[s.optimiser]
         optimiser: torch.optim.Optimizer = kind(
-            self.model.parameters(), lr=s.lr, weight_decay=s.weight_decay
+            self.model.parameters(),
+            lr=s.lr,
+            weight_decay=s.weight_decay,
+            fused=self.device.type in ("cpu", "cuda"),  # one operator instead of ten a parameter
         )
         if self._optimiser_state:
             moments: dict[int, dict[str, Tensor]] = {}
@@ -127,18 +130,33 @@ class ForecastModule(pl.LightningModule):
 
     def on_train_start(self) -> None:
         self._start = self._now() - self.progress.time
+        if self.model.corrects_base and self.progress.step == 0 and math.isinf(self.progress.best):
+            self._validate_start()
+
+    def _validate_start(self) -> None:
+        """Validate the initial weights, whose correction to the base is zero: they may be best."""
+        self._set_progress()
+        self.trainer.validating = True
+        self.trainer.fit_loop.epoch_loop.val_loop.run()
+        self.trainer.training = True
+        if self.used >= 1:
+            self.trainer.should_stop = True
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         self._batch = batch
         # For dropout: the same numbers whether or not the run was ever interrupted.
         _seed(derive_seed(self.settings.seed, self.progress.step, self.global_rank), self.device)
-        self._is_final = self.model.set_progress(self.used)
-        if self.averaged is not None:
-            self.averaged.module.set_progress(self.used)  # type: ignore[operator]
+        self._set_progress()
         optimiser = self.optimizers()
         assert isinstance(optimiser, torch.optim.Optimizer)
         for group in optimiser.param_groups:
             group["lr"] = self.lr
+
+    def _set_progress(self) -> None:
+        """Tell the model how much of the budget is used."""
+        self._is_final = self.model.set_progress(self.used)
+        if self.averaged is not None:
+            self.averaged.module.set_progress(self.used)  # type: ignore[operator]
 
     def configure_gradient_clipping(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
@@ -217,7 +235,8 @@ class ForecastModule(pl.LightningModule):
         self._update_time()
         self.validation = {"position_mse": position / count, "velocity_mse": velocity / count}
         if not math.isfinite(position + velocity):
-            if not self.settings.skip or (self.used >= 1 and math.isinf(self.progress.best)):
+            last = self.used >= 1 and math.isinf(self.progress.best)
+            if self.progress.step and (last or not self.settings.skip):  # (a base may not fit)
                 raise self._diverged("forecasts for validation windows became NaN or infinite")
             self.validation = dict.fromkeys(self.validation, math.inf)
         # (A provisional model never replaces one that forecasts as at the end of training.)
@@ -261,7 +280,7 @@ class ForecastModule(pl.LightningModule):
 
     def _batches(self, windows: Windows, **order: Any) -> Batches:
         rank, world = self.trainer.global_rank, self.trainer.world_size
-        return Batches(windows, self.settings.batch_size, rank=rank, world=world, **order)
+        return Batches(windows, self.settings.batch, rank=rank, world=world, **order)
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int
@@ -293,6 +312,17 @@ class ForecastModule(pl.LightningModule):
             self.averaged.module.load_state_dict(state.averaged)
             self.averaged.n_averaged.fill_(self.progress.step)
         self._optimiser_state = state.optimiser
+
+
+def _moving_average(decay: float) -> Callable[[Any, Any, Any], None]:
+    """An exponential moving average that is shorter in the first steps, see ``ema``."""
+
+    def update(averaged: Any, current: Any, steps: Any) -> None:
+        step = int(steps)
+        now = min(decay, (1 + step) / (10 + step))
+        get_ema_multi_avg_fn(now)(averaged, current, steps)
+
+    return update
 
 
 def _seed(number: int, device: torch.device) -> None:

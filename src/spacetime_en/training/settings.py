@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_type_hints
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -24,9 +24,11 @@ Schedule = Literal["constant", "cosine"]
 Clock = Literal["wall", "cpu"]
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed"]
 Accelerator = Literal["auto", "cpu", "gpu", "cuda", "mps"]
+Whose = Literal["paper", "ours"]  # settings of a preset
 Below1 = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
 
 DEFAULT_EPOCHS = 100  # if no budget is given
+BATCH_WINDOWS, BATCH_NODES = 100, 500  # in a batch whose size is not given
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class TrainingSettings:
 
     Args:
         lr: learning rate.
-        batch_size: windows per step, summed over all processes.
+        batch_size: windows per step, summed over all processes. None: as many as have 500 nodes
+            in all, at most 100.
         optimiser: adam, or adamw (decoupled weight decay).
         weight_decay: weight decay of the optimiser.
         alpha: weight of the velocity error in the loss (Eq. 13 of the paper).
@@ -45,8 +48,9 @@ class TrainingSettings:
             training stops as diverged.
         warmup: fraction of the budget over which the learning rate rises linearly from 0.
         schedule: learning-rate schedule after the warm-up: constant, or cosine (down to 0).
-        ema: decay per step of an exponential moving average of the weights, such as 0.999; the
-            average is then validated and saved. None: no average.
+        ema: decay per step of an exponential moving average of the weights, such as 0.999; at step
+            n at most (1 + n) / (10 + n), so that the average forgets the start. The average is then
+            validated and saved. None: no average.
         epochs: budget in passes over the training windows (100 if no budget is given).
         steps: budget in optimiser steps.
         max_time: budget in time, including validation, such as 90s, 10m or 1h30m.
@@ -62,7 +66,7 @@ class TrainingSettings:
     """
 
     lr: PositiveFloat = 1e-3
-    batch_size: PositiveInt = 100
+    batch_size: PositiveInt | None = 100
     optimiser: Optimiser = "adam"
     weight_decay: NonNegativeFloat = 0.0
     alpha: NonNegativeFloat = 1.0
@@ -90,8 +94,20 @@ class TrainingSettings:
         if self.max_time is not None:
             seconds(self.max_time)
 
+    @property
+    def batch(self) -> int:
+        """The number of windows in a batch, where it is known or does not have to be exact."""
+        return BATCH_WINDOWS if self.batch_size is None else self.batch_size
 
-# The paper's settings; the defaults for all others.
+    def for_nodes(self, nodes: float) -> TrainingSettings:
+        """The settings with a batch size, for windows of so many nodes on average."""
+        if self.batch_size is not None:
+            return self
+        return replace(self, batch_size=max(1, min(BATCH_WINDOWS, round(BATCH_NODES / nodes))))
+
+
+# The paper's settings, the defaults on its own tasks.
+PAPER_TASKS = ("charged", "charged-noisy")
 _SET = {"lr": 4.45e-5, "batch_size": 100}
 PAPER: dict[str, dict[str, Any]] = {
     "set": _SET,
@@ -112,13 +128,53 @@ _FLOW = {
     "warmup": 0.03,
     "skip": 5,  # single batches diverge early in training
 }
-# Presets with other settings than the defaults: the paper's, and ours for models of our own.
-PRESET_SETTINGS: dict[str, dict[str, Any]] = PAPER | {
+_SHORT = {"lr": 1e-3, "batch_size": 100, "schedule": "cosine", "warmup": 0.05, "skip": 20}
+# Our settings: of the paper's models for short budgets, and of models of our own. Those of other
+# presets are the defaults.
+PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
+    "lstm": _SHORT | {"batch_size": 32},
+    "egnn": _SHORT | {"batch_size": 32},
+    "set-2": {
+        "lr": 4e-3,
+        "batch_size": None,
+        "ema": 0.998,
+        "schedule": "cosine",
+        "warmup": 0.02,
+        "skip": 20,
+    },
     "set-flow": _FLOW,
     "set-flow-ensemble": _FLOW | {"lr": 3e-3, "batch_size": 64},
     "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},
     "body": {"lr": 3e-3, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "cosine"},
 }
+
+
+_WITH_DROPOUT = ("set", "set-nonequivariant", "set-adjacency", "set-no-temporal", "lstm")
+
+
+class PresetDefaults(NamedTuple):
+    """Settings of a preset that differ from the defaults of the signatures."""
+
+    training: dict[str, Any]
+    model: dict[str, Any]
+
+
+def preset_defaults(
+    preset: str | None, task: str | None, which: Whose | None = None
+) -> PresetDefaults:
+    """How a preset is trained unless the user says otherwise.
+
+    Args:
+        preset: name of the preset, or the import path of a class; None: not known yet.
+        task: name of the task; None: data of the user's, or not known yet.
+        which: the paper's settings or ours; None: the paper's on its own tasks, else ours.
+    """
+    name = preset or ""
+    ours = task not in PAPER_TASKS if which is None else which == "ours"
+    if name in PAPER and not ours:
+        return PresetDefaults(PAPER[name], {})
+    model = {"dropout": 0.0} if name in _WITH_DROPOUT else {}
+    return PresetDefaults(PRESET_SETTINGS.get(name, {}), model)
 
 
 def seconds(text: str, name: str = "max_time") -> float:

@@ -33,7 +33,7 @@ class TrainingProgress:
         step: number of optimiser steps done.
         time: seconds spent, by the clock of the settings.
         best: lowest mean position MSE on the validation windows so far.
-        best_step: the step at which it was reached.
+        best_step: the step at which it was reached; 0: by the initial weights.
         best_is_final: whether the model forecast as it will at the end of training when it was
             reached (see ``Forecaster.set_progress``).
         first_loss: the loss that divergence is measured against.

@@ -1,3 +1,4 @@
+import itertools
 import os
 
 import pytest
@@ -300,16 +301,26 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("settings", [{}, {"causal": True, "encodings": "W"}])
-@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
-def test_compiles_as_one_graph(graph, settings):
+CAUSAL = {"causal": True, "encodings": "W"}
+SOON = [("masked", CAUSAL), ("neighbours", {})]  # the others wait: Dynamo takes seconds for each
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        pytest.param(*case, marks=[] if case in SOON else [pytest.mark.slow])
+        for case in itertools.product(GRAPHS, ({}, CAUSAL))
+    ],
+)
+def test_compiles_as_one_graph(kind, settings):
     """Dynamo finds no graph break, whatever the kind of graph."""
     torch.compiler.reset()
-    model = small_set(**settings)
+    graph, model = GRAPHS[kind], small_set(**settings)
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(graph).x, model(graph).x)
 
 
+@pytest.mark.slow  # its C++ compiler takes half a minute; the graphs that it gets are tested above
 @pytest.mark.skipif(
     os.environ.get("ATEN_CPU_CAPABILITY") == "default",
     reason="without vector instructions PyTorch writes C++ that does not compile",
@@ -348,7 +359,7 @@ def test_exports(graph):
 
 
 def test_exports_once_for_any_batch_window_and_number_of_nodes():
-    model = build_model("set").double().eval()
+    model = small_set()
     graph = particles()
     auto = torch.export.Dim.DYNAMIC
     # One entry for x, v, edge_attr (B, 1, N, N, e), times and horizon.

@@ -252,7 +252,9 @@ class EGNN(nn.Module):
         edges = int(neighbourhood.mask.sum()) * x.shape[1] // neighbourhood.mask.shape[1]
         size = edges * self.embed.out_features * x.element_size()
         chunks = number_of_chunks(size * BACKWARD, CPU_CHUNK_BYTES)
-        count = 1 if chunks == 1 else 4 * -(-chunks // (4 * CHUNKS_PER_PIECE))
+        # (Not by the number of threads: sums over pieces have the same bits with any number.)
+        fours = -(-chunks // (4 * CHUNKS_PER_PIECE))
+        count = min(chunks, 2) if fours == 1 else 4 * fours
         # Frames larger than a piece are cut into chunks of messages instead.
         return [frames * (k + 1) // count for k in range(count)] if count <= frames else [frames]
 

@@ -46,8 +46,11 @@ class Neighbourhood(NamedTuple):
 
     def differences(self, x: Tensor) -> Tensor:
         """x_i - x_j for every edge, the minimum image in a box, (B, L, N, n) -> (B, L, N, K, n)."""
-        x_j = x.unsqueeze(2) if self.complete else self.gather(x)  # (B, L, 1, N, n): broadcast
-        return geometry.minimum_image(x.unsqueeze(3) - x_j, self.cell)
+        return geometry.minimum_image(x.unsqueeze(3) - self.senders_of(x), self.cell)
+
+    def senders_of(self, h: Tensor) -> Tensor:
+        """h_j to be broadcast over edges, (B, L, N, c) -> (B, L, 1 or N, K, c)."""
+        return h.unsqueeze(2) if self.complete else self.gather(h)
 
     def gather(self, h: Tensor) -> Tensor:
         """h_j for every edge, (B, L, N, c) -> (B, L, N, K, c)."""

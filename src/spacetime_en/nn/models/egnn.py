@@ -3,15 +3,15 @@
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.layers.block import with_distances
 from spacetime_en.nn.layers.egcl import EGNN
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.models.base import BaseName, Corrector
 from spacetime_en.nn.requirements import check_widths
 from spacetime_en.nn.state import mean_over_time, with_up
 
 
-class EGNNForecaster(Forecaster):
+class EGNNForecaster(Corrector):
     """EGNN on every frame, then the mean over the frames.
 
     Args:
@@ -23,6 +23,10 @@ class EGNNForecaster(Forecaster):
         up: read the direction ``up`` of the graphs, as SET does.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
+        base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
+            ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
+            validation windows; None: none.
+        frames: number L of frames; read only by ridge as the base.
     """
 
     def __init__(
@@ -35,15 +39,18 @@ class EGNNForecaster(Forecaster):
         up: bool = False,
         length_scale: PositiveFloat = 1.0,
         time_scale: PositiveFloat = 1.0,
+        base: BaseName | None = None,
+        frames: PositiveInt = 10,
     ) -> None:
         super().__init__()
         self.egnn = EGNN(features + 2 * up, edge_features + 1, hidden, layers, residual, up)
+        self._correct(base, frames, edge_features)
 
     @property
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+    def alone(self, graph: SpacetimeGraph) -> Forecast:
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         units = self.units(graph)

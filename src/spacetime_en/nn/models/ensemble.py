@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.metrics import energy_score, standard_deviation
 from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.models.flow import Flow, Steps, shares
 from spacetime_en.nn.physics.observer import MAX_FRAMES, Observer, WindowStatistics, standard_normal
@@ -138,24 +139,3 @@ class FlowEnsemble(Flow):
         observation = observation.masked_fill(~mask.unsqueeze(-1), 0.0)
         score = energy_score(members, observation).masked_fill(~mask, 0.0)  # (B, T, N)
         return score.sum((1, 2)) / mask.sum((1, 2)).clamp(min=1) / scale
-
-
-def standard_deviation(x: Tensor) -> Tensor:
-    """Of a coordinate over members, (B, K, T, N, n) -> (B, T, N)."""
-    # (No correction: members come in opposite pairs, whose mean is that of infinitely many.)
-    return (x.var(1, correction=0).mean(-1) + 1e-30).sqrt()
-
-
-def energy_score(z: Tensor, y: Tensor) -> Tensor:
-    """The energy score of members z (B, K, ..., c) for the observation y (B, ..., c), (B, ...).
-
-    Gneiting and Raftery (2007), Eq. 22, unbiased for a finite number of independent members.
-    """
-    K = z.shape[1]
-    to_target = _length(z - y[:, None]).mean(1)
-    to_each_other = _length(z[:, :, None] - z[:, None]).sum((1, 2)) / max(1, K * (K - 1))
-    return to_target - to_each_other / 2
-
-
-def _length(t: Tensor) -> Tensor:
-    return (t.square().sum(-1) + 1e-12).sqrt()  # (differentiable at 0)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.layers.egcl import convolve, linear_at, mlp
 from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.models.base import BaseName, Corrector
 from spacetime_en.nn.requirements import (
     check_frames,
     check_no_box,
@@ -125,7 +125,7 @@ class TemporalModule(nn.Module):
         return h + (alpha @ v).transpose(1, 2), x + moved.transpose(1, 2), alpha
 
 
-class ESTAG(Forecaster):
+class ESTAG(Corrector):
     """Equivariant spatio-temporal attentive graph network.
 
     Unlike in the paper, velocities are forecast, too; Fourier sums are divided by L; the modulus
@@ -139,6 +139,9 @@ class ESTAG(Forecaster):
         blocks: number of pairs of a spatial and a temporal module.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
+        base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
+            ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
+            validation windows; None: none.
     """
 
     def __init__(
@@ -150,6 +153,7 @@ class ESTAG(Forecaster):
         blocks: PositiveInt = 2,
         length_scale: PositiveFloat = 1.0,
         time_scale: PositiveFloat = 1.0,
+        base: BaseName | None = None,
     ) -> None:
         super().__init__()
         self.embed = nn.Linear(features, hidden)
@@ -162,12 +166,13 @@ class ESTAG(Forecaster):
         self.pool_x = nn.Parameter(torch.zeros(frames))
         self.pool_v = nn.Parameter(torch.zeros(frames))
         self.keep_v = nn.Parameter(torch.ones(()))
+        self._correct(base, frames, edge_features)
 
     @property
     def symmetries(self) -> Symmetries:
         return FULL_SYMMETRY
 
-    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+    def alone(self, graph: SpacetimeGraph) -> Forecast:
         return self._run(graph)[0]
 
     def attention(self, graph: SpacetimeGraph) -> tuple[AttentionMaps, ...]:

@@ -24,7 +24,7 @@ from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.models.trivial import LastFrame, StraightLine
 from spacetime_en.nn.physics.force import PairForce, Pairs
 from spacetime_en.nn.physics.leapfrog import StepControl, leapfrog
-from spacetime_en.nn.requirements import check_widths
+from spacetime_en.nn.requirements import check_node_features, check_widths
 from spacetime_en.nn.state import State, Units
 
 Steps = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -143,12 +143,7 @@ class Flow(Forecaster):
         """The pairs of graphs of one frame, with the features that forces depend on."""
         c = self.settings
         expected = c["node_features"]
-        width = 0 if latest.features is None else latest.feature_width
-        if width != expected:
-            raise InputError(
-                f"features: the model was built for {expected or 'none'} per node, the graph has "
-                f"{width or 'none'}; build it with node_features={width} or like=graph."
-            )
+        check_node_features(latest, expected)
         check_widths(latest, latest.feature_width, c["edge_features"])
         neighbourhood = Neighbourhood.of(latest, units.cell(latest))
         s = state.a

@@ -6,12 +6,12 @@ from torch import Tensor, nn
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt, UnitInterval
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.layers.attention import Window
 from spacetime_en.nn.layers.block import Block
 from spacetime_en.nn.layers.egcl import EGNN
 from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.layers.feedforward import FeedForward
+from spacetime_en.nn.models.base import BaseName, Corrector
 from spacetime_en.nn.models.set import run_blocks
 from spacetime_en.nn.requirements import check_dims, check_nodes, check_whole_frames, check_widths
 
@@ -53,7 +53,7 @@ def _take(tokens: Tensor, frames: Tensor) -> Tensor:
     return tokens.gather(1, frames.unsqueeze(-1).expand_as(tokens))
 
 
-class LSTM(Forecaster):
+class LSTM(Corrector):
     """M blocks of EGNN and LSTM, then the mean over the frames. Tied to N and n.
 
     Args:
@@ -67,6 +67,10 @@ class LSTM(Forecaster):
         dropout: on the features after the LSTM.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
+        base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
+            ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
+            validation windows; None: none.
+        frames: number L of frames; read only by ridge as the base.
     """
 
     def __init__(
@@ -81,6 +85,8 @@ class LSTM(Forecaster):
         dropout: UnitInterval = 0.1,
         length_scale: PositiveFloat = 1.0,
         time_scale: PositiveFloat = 1.0,
+        base: BaseName | None = None,
+        frames: PositiveInt = 10,
     ) -> None:
         super().__init__()
         channels = edge_features + 1
@@ -95,12 +101,13 @@ class LSTM(Forecaster):
             for _ in range(blocks)
         )
         self.feed_forward = FeedForward(features, channels, dims, equivariant=False)
+        self._correct(base, frames, edge_features)
 
     @property
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=False, rotation=False, permutation=False)
 
-    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+    def alone(self, graph: SpacetimeGraph) -> Forecast:
         c = self.settings
         check_widths(graph, c["features"], c["edge_features"])
         check_dims(graph, c["dims"])

@@ -5,15 +5,15 @@ import itertools
 import torch
 from torch import nn
 
-from spacetime_en._util.schema import PositiveFloat, PositiveInt
+from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.models.base import BaseName, Corrector
 from spacetime_en.nn.requirements import check_dims
 from spacetime_en.nn.state import mean_over_time
 
 
-class MLP(Forecaster):
+class MLP(Corrector):
     """(x, v) of each node and frame through one network, then the mean over the frames.
 
     Args:
@@ -22,6 +22,11 @@ class MLP(Forecaster):
         layers: number of hidden layers.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
+        base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
+            ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
+            validation windows; None: none.
+        frames: number L of frames; read only by ridge as the base.
+        edge_features: number e of attributes of an edge; read only by ridge as the base.
     """
 
     def __init__(
@@ -31,6 +36,9 @@ class MLP(Forecaster):
         layers: PositiveInt = 5,
         length_scale: PositiveFloat = 1.0,
         time_scale: PositiveFloat = 1.0,
+        base: BaseName | None = None,
+        frames: PositiveInt = 10,
+        edge_features: Count = 1,
     ) -> None:
         super().__init__()
         widths = [2 * dims] + [hidden] * layers
@@ -38,12 +46,13 @@ class MLP(Forecaster):
         for inputs, outputs in itertools.pairwise(widths):
             inside += [nn.Linear(inputs, outputs), nn.ReLU()]
         self.network = nn.Sequential(*inside, nn.Linear(hidden, 2 * dims))
+        self._correct(base, frames, edge_features)
 
     @property
     def symmetries(self) -> Symmetries:
         return Symmetries(translation=False, rotation=False, permutation=True)
 
-    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+    def alone(self, graph: SpacetimeGraph) -> Forecast:
         c = self.settings
         check_dims(graph, c["dims"])
         units = self.units(graph)

@@ -6,7 +6,6 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, Finite, PositiveFloat, PositiveInt, UnitInterval
 from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.layers.adjacency import TIED_TO_NODES, AdjacencyForm, edge_attention
 from spacetime_en.nn.layers.attention import Window
 from spacetime_en.nn.layers.block import Block
@@ -14,6 +13,7 @@ from spacetime_en.nn.layers.egcl import EGNN
 from spacetime_en.nn.layers.etal import ETAL, AttentionMaps
 from spacetime_en.nn.layers.feedforward import FeedForward
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.models.base import BaseName, Corrector
 from spacetime_en.nn.requirements import (
     check_complete,
     check_dims,
@@ -26,7 +26,7 @@ from spacetime_en.nn.requirements import (
 from spacetime_en.nn.state import Units, mean_over_time, with_up
 
 
-class SET(Forecaster):
+class SET(Corrector):
     """M blocks of attention in space and time, then the mean over the frames.
 
     The defaults are the paper's. N, L and B are free, and so is n unless the model is not
@@ -56,6 +56,10 @@ class SET(Forecaster):
             nodes may move along it.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
+        base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
+            ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
+            validation windows; None: none.
+        frames: number L of frames; read only by ridge as the base.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class SET(Forecaster):
         up: bool = False,
         length_scale: PositiveFloat = 1.0,
         time_scale: PositiveFloat = 1.0,
+        base: BaseName | None = None,
+        frames: PositiveInt = 10,
     ) -> None:
         super().__init__()
         if unknown := set(encodings) - set("WXYZ"):
@@ -105,6 +111,7 @@ class SET(Forecaster):
         self.feed_forward = FeedForward(
             width, channels, dims, equivariant, norm_over_all_edges=adjacency == "nodes"
         )
+        self._correct(base, frames, edge_features)
 
     @property
     def symmetries(self) -> Symmetries:
@@ -120,7 +127,7 @@ class SET(Forecaster):
             permutation=not (indexed_edges and edges_matter),
         )
 
-    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+    def alone(self, graph: SpacetimeGraph) -> Forecast:
         return self._run(graph, with_weights=False)[0]
 
     def attention(self, graph: SpacetimeGraph) -> tuple[AttentionMaps, ...]:

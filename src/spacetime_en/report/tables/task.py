@@ -25,7 +25,7 @@ def describe_task(task: Task, most: int = 20_000) -> dict[str, Any]:
 
     Errors, MSE per coordinate, are those of the test windows, or of at most `most` of them.
     """
-    windows, batch_size = task.test, TrainingSettings().batch_size
+    windows, batch_size = task.test, TrainingSettings().batch
     counts = np.concatenate([part.node_counts for part in task.splits.values()])
     steps = windows.target_steps
     each = (windows.length + len(steps)) * int(counts.max()) * windows.trajectories.x.shape[-1]

@@ -1,0 +1,23 @@
+"""Functions of the target time that are known at a few times, and interpolated between them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def hat_functions(times: Tensor, known: Tensor) -> Tensor:
+    """Weights that interpolate linearly between known times, and are constant outside of them.
+
+    Args:
+        times: (B, T).
+        known: increasing, (S,).
+    Returns: (B, T, S), of sum 1 over S.
+    """
+    if known.shape[0] == 1:
+        return torch.ones_like(times).unsqueeze(-1)
+    steps = known.diff()
+    rise = ((times.unsqueeze(-1) - known[:-1]) / steps).clamp(0, 1)  # (B, T, S - 1)
+    one = torch.ones_like(rise[..., :1])
+    # A hat is up after its left neighbour's time, and down after its own.
+    return torch.cat([one, rise], dim=-1) - torch.cat([rise, torch.zeros_like(one)], dim=-1)

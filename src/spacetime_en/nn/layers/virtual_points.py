@@ -1,0 +1,127 @@
+"""Attention in space whose messages see several distances at once.
+
+Each node carries C vectors V_i beside its features h_i. Together with its position they place R
+virtual points, where it has been or may be going:
+
+    p_i^r = x_i + sum_c A_rc V_ic.
+
+An edge sees the distances between the virtual points of its two ends, and its message is passed on
+along their differences:
+
+    D_ij^r = p_i^r - p_j^r,             m_ij = phi_e(h_i, h_j, log|D_ij^r|, a_ij),
+    alpha_ij = softmax_j(W_a m_ij),     m_i = sum_j alpha_ij m_ij,
+    V_i <- V_i + B sum_j alpha_ij (W_p m_ij)_r D_ij^r / |D_ij^r|,
+    (s_i, g_i) = phi_h(h_i, m_i, invariants of V_i),   h_i <- h_i + s_i,   V_i <- V_i + g_i (M V_i).
+
+Each of the heads has its own alpha, for its part of the channels of m and of the points.
+
+Scalars come from lengths and dot products alone, and vectors are sums of vectors weighted with
+scalars: the layer is equivariant whatever its weights. Channels are the last axis, (B, N, n, C), so
+that mixing them is one product of matrices.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spacetime_en.nn.layers.egcl import mlp
+from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+
+HEADS = 4
+# Distances below which two points count as one, in the model's units of length.
+CLOSE, TOUCHING = 1e-2, 1e-1  # for their logarithm, and for the direction from one to the other
+
+
+class Invariants(nn.Module):
+    """What does not change when vectors are rotated: lengths and dot products of mixtures of them.
+
+    Args:
+        channels: number C of vectors.
+        outputs: number of mixtures; twice as many invariants.
+    """
+
+    def __init__(self, channels: int, outputs: int) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.randn(channels, outputs) * channels**-0.5)
+        self.other = nn.Parameter(torch.randn(channels, outputs) * channels**-0.5)
+
+    def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """The invariants, (B, N, 2 outputs), and the second mixtures, (B, N, n, outputs)."""
+        one, other = vectors @ self.one, vectors @ self.other
+        products = torch.cat([(one * other).sum(-2), one.square().sum(-2)], dim=-1)
+        return torch.asinh(products), other
+
+
+class VirtualPointAttention(nn.Module):
+    """One layer of messages between nodes.
+
+    Args:
+        hidden: width of features and messages, a multiple of the number of heads.
+        channels: number C of vectors of a node.
+        points: number R of virtual points of a node, a multiple of the number of heads, too; the
+            first is the node itself.
+        edge_scalars: number of further scalars of an edge.
+    """
+
+    def __init__(self, hidden: int, channels: int, points: int, edge_scalars: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(hidden)
+        self.offsets = nn.Parameter(torch.randn(channels, points) * channels**-0.5)  # A
+        with torch.no_grad():
+            self.offsets[:, 0] = 0
+        self.receiver = nn.Linear(hidden, hidden)
+        self.sender = nn.Linear(hidden, hidden, bias=False)
+        self.edge = nn.Linear(points + edge_scalars, hidden, bias=False)
+        self.message = nn.Linear(hidden, hidden)
+        self.logits = nn.Linear(hidden, HEADS)
+        self.pull = nn.Linear(hidden, points)  # W
+        self.gather = nn.Parameter(0.5 * torch.randn(points, channels) * points**-0.5)  # B
+        self.invariants = Invariants(channels, channels)
+        self.node = mlp(2 * hidden + 2 * channels, hidden, hidden + channels)
+
+    def forward(
+        self, h: Tensor, vectors: Tensor, x_ij: Tensor, a_ij: Tensor, edges: Neighbourhood
+    ) -> tuple[Tensor, Tensor]:
+        """Features (B, N, hidden) and vectors (B, N, n, C), to the same shapes.
+
+        Args:
+            x_ij: differences of positions, (B, N, K, n).
+            a_ij: further scalars of edges, (B, N, K, edge_scalars).
+        """
+        g = self.norm(h)
+        points = vectors @ self.offsets  # p - x, (B, N, n, R)
+        R = points.shape[-1]
+        others = edges.senders_of(points.flatten(2).unsqueeze(1)).squeeze(1).unflatten(-1, (-1, R))
+        d_ij = x_ij.unsqueeze(-1) + (points.unsqueeze(2) - others)  # (B, N, K, n, R)
+        square = d_ij.square().sum(-2)
+        s_ij = torch.cat([(square + CLOSE**2).log() / 2, a_ij], dim=-1)
+        h_j = edges.senders_of(self.sender(g).unsqueeze(1)).squeeze(1)
+        z_ij = self.edge(s_ij).add_(self.receiver(g).unsqueeze(2)).add_(h_j)
+        m_ij = F.silu(self.message(F.silu(z_ij)))  # (B, N, K, hidden)
+
+        mask = edges.mask.squeeze(1).unsqueeze(-1)  # (B, N, K, 1)
+        logits = self.logits(m_ij).masked_fill(~mask, torch.finfo(h.dtype).min)
+        alpha = logits.softmax(2) * mask  # (B, N, K, heads); 0 for nodes without neighbours
+        m_i = _by_heads(alpha, m_ij)
+        along = self.pull(m_ij).unflatten(-1, (HEADS, -1)) * alpha.unsqueeze(-1)
+        weight = along.flatten(-2) * (square + TOUCHING**2).rsqrt()  # (B, N, K, R)
+        pull = (weight.unsqueeze(-2) * d_ij).sum(2)  # (B, N, n, R)
+        vectors = vectors + pull @ self.gather
+
+        invariants, mixed = self.invariants(vectors)
+        update = self.node(torch.cat([g, m_i, invariants], dim=-1))
+        scalars, gates = update.split([h.shape[-1], vectors.shape[-1]], dim=-1)
+        return h + scalars, vectors + gates.unsqueeze(-2) * mixed
+
+
+def _by_heads(alpha: Tensor, m_ij: Tensor) -> Tensor:
+    """sum_j alpha_ij m_ij, each head for its part of the channels, -> (B, N, hidden).
+
+    (A product of matrices, of which only the diagonal blocks are needed, takes less time than the
+    products of numbers, because nothing of the size of m is written.)
+    """
+    every: Tensor = alpha.mT @ m_ij  # (B, N, heads, hidden)
+    blocks: Tensor = every.unflatten(-1, (HEADS, -1)).diagonal(dim1=2, dim2=3)
+    return blocks.mT.flatten(2)

@@ -1,0 +1,150 @@
+"""The simple forecast that a network corrects.
+
+A network that starts from zero corrections is never worse than its base before training, and has
+only to learn what the base does not know.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from spacetime_en._util.errors import InputError
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.metrics import errors
+from spacetime_en.nn.forecaster import ClosedForm, Example, Forecaster
+from spacetime_en.nn.layers.target_times import hat_functions
+from spacetime_en.nn.models.ridge import Ridge, SharedRidge
+from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
+from spacetime_en.nn.rollout import first_step
+
+BaseName = Literal["auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"]
+_TRIVIAL: dict[str, type[Forecaster]] = {
+    "straight-line": StraightLine,
+    "last-frame": LastFrame,
+    "parabola": Parabola,
+    "least-squares-line": LeastSquaresLine,
+}
+NAMES = (*_TRIVIAL, "ridge")
+
+
+class Base(nn.Module):
+    """A trivial forecast, or ridge regression: the given one, or the best on validation windows.
+
+    Args:
+        name: which; ``auto``: the one with the least error, the first in the list where equal.
+        frames, edge_features, targets: for ridge, see
+            :class:`~spacetime_en.nn.models.ridge.SharedRidge`.
+        nodes: number N of nodes if each has weights of its own in ridge; None: all share them.
+    """
+
+    number: Tensor  # of the chosen one in NAMES, ()
+    times: Tensor  # target times for which ridge was fitted, (T,)
+
+    def __init__(
+        self, name: BaseName, frames: int, edge_features: int, targets: int, nodes: int | None
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.ridge: ClosedForm | None = None
+        if name in ("auto", "ridge"):
+            if nodes is None:
+                self.ridge = SharedRidge(frames, edge_features, targets)
+            else:
+                self.ridge = Ridge(nodes, frames, targets)
+            self.ridge.requires_grad_(False)
+        self.chosen = NAMES[0] if name == "auto" else name
+        self.register_buffer("number", torch.tensor(NAMES.index(self.chosen)))
+        self.register_buffer("times", torch.arange(1.0, targets + 1))
+        self.register_load_state_dict_post_hook(_take_choice)  # type: ignore[no-untyped-call]
+
+    def forward(self, graph: SpacetimeGraph) -> Forecast:
+        """The base's forecast at the target times of `graph`."""
+        if self.chosen != "ridge":
+            return _TRIVIAL[self.chosen]().forecast(graph)
+        assert self.ridge is not None
+        line = StraightLine().forecast(graph)
+        known = graph._replace(horizon=self.times.expand(graph.x.shape[0], -1))  # (len fixes B)
+        fitted, straight = self.ridge.forecast(known), StraightLine().forecast(known)
+        # What ridge adds to uniform motion grows as t^2 in positions and as t in velocities.
+        now, then = graph.horizon[..., None, None], self.times[:, None, None]
+        weights = hat_functions(graph.horizon, self.times)
+        x = now.square() * _mixed(weights, (fitted.x - straight.x) / then.square())
+        v = now * _mixed(weights, (fitted.v - straight.v) / then)
+        return line._replace(x=line.x + x, v=line.v + v)
+
+    @torch.no_grad()
+    def calibrate(self, train: Example, val: Example) -> None:
+        """Fit ridge, and choose."""
+        self.times.copy_(train[0].horizon.mean(0))
+        found = {}
+        for name in NAMES if self.name == "auto" else (self.name,):
+            try:
+                if name == "ridge":
+                    assert self.ridge is not None
+                    self.ridge.solve([train], [val])
+                self.chosen = name
+                found[name] = float(errors(self(val[0]), val[1])[0].mean())
+            except InputError:  # data that it does not fit
+                if self.name != "auto":
+                    raise
+        finite = {name: error for name, error in found.items() if math.isfinite(error)}
+        self.chosen = min(finite, key=finite.__getitem__, default=self.chosen)
+        self.number.fill_(NAMES.index(self.chosen))
+
+
+class Corrector(Forecaster):
+    """A network that knows one horizon, and forecasts alone or corrects a base.
+
+    With a base the forecast is base.x + gain (x - x(last)), base.v + gain v, where x and v are the
+    network's and the number gain is learned, from 0 on. A subclass implements :meth:`alone` and
+    calls :meth:`_correct` in its constructor.
+    """
+
+    base: Base | None
+    gain: nn.Parameter | None
+
+    def _correct(self, name: BaseName | None, frames: int, edge_features: int) -> None:
+        """Choose what to correct, for L frames and e attributes of an edge; None: nothing."""
+        self.base = self.gain = None
+        if name is not None:
+            self.base = Base(name, frames, edge_features, targets=1, nodes=None)
+            self.gain = nn.Parameter(torch.zeros(()))
+
+    def alone(self, graph: SpacetimeGraph) -> Forecast:
+        """The network's forecast, without the base."""
+        raise NotImplementedError(f"{type(self).__name__}: implement `alone`.")
+
+    def forecast(self, graph: SpacetimeGraph) -> Forecast:
+        own = self.alone(graph)
+        if self.base is None or self.gain is None:
+            return own
+        base, last = self.base(graph), LastFrame().forecast(graph)
+        x, v = base.x + self.gain * (own.x - last.x), base.v + self.gain * own.v
+        return own._replace(x=x, v=v)
+
+    @property
+    def calibrates(self) -> bool:
+        return self.base is not None or type(self).calibrate is not Corrector.calibrate
+
+    def calibrate(self, train: Example, val: Example) -> None:
+        """Fit and choose the base, for the first of several target times."""
+        if self.base is not None:
+            self.base.calibrate(first_step(*train), first_step(*val))
+
+
+def _mixed(weights: Tensor, values: Tensor) -> Tensor:
+    """Interpolated values, (B, T, S) and (B, S, N, n) -> (B, T, N, n)."""
+    return torch.einsum("bts,bsnc->btnc", weights, values)
+
+
+def _take_choice(base: nn.Module, _: object) -> None:
+    """Know by name what was loaded as a number: a program that branches cannot be exported."""
+    assert isinstance(base, Base)
+    number = int(base.number)
+    if not 0 <= number < len(NAMES) or (NAMES[number] == "ridge" and base.ridge is None):
+        raise InputError(f"base: the file of the model names base {number}, which it has not.")
+    base.chosen = NAMES[number]
