@@ -6,6 +6,7 @@ import time
 
 import optuna
 import pytest
+import sqlalchemy
 import torch
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
@@ -13,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 import spacetime_en.runs.search as search_module
 from spacetime_en import InputError
+from spacetime_en._util.errors import Interrupted
 from spacetime_en.cli import main
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.search import Dimension, _open_storage, search
@@ -274,6 +276,27 @@ class Waiting(LinearDynamics):
             time.sleep(0.05)
         super().__init__()
 """
+
+
+def test_a_data_base_knows_which_workers_are_alive(tmp_path, recwarn):
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    search(config(), tmp_path, trials=2, storage=storage, notify=lambda text: None)
+    with RDBStorage(storage).engine.connect() as connection:
+        beats = connection.execute(
+            sqlalchemy.text("SELECT COUNT(*) FROM trial_heartbeats")
+        ).scalar()
+    assert beats == 2  # each trial's first; the second would come after a minute
+    assert not [w for w in recwarn if "eartbeat" in str(w.message)]
+
+
+def test_an_interrupted_trial_is_over(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise Interrupted
+
+    monkeypatch.setattr(search_module, "fit", interrupted)
+    with pytest.raises(Interrupted):
+        search(config(), tmp_path, trials=1, notify=lambda text: None)
+    assert [t.state for t in study(tmp_path).trials] == [TrialState.FAIL]
 
 
 @pytest.mark.parametrize("storage", ["file", pytest.param("sqlite", marks=pytest.mark.slow)])

@@ -154,28 +154,37 @@ def search(
             float(complete.values[0])  # fails now, and not after the next trial
     varied_task = any(dimension.name.startswith("task.") for dimension in dimensions)
     task = None if varied_task else config.load_task()
-    failures = 0
-    while _count(study) < trials and time.monotonic() < until:
-        trial = study.ask()
+    begun: list[optuna.Trial] = []
+    outcomes: list[str] = []
+    impossible: list[InputError] = []
+
+    def objective(trial: optuna.Trial) -> float:
+        trial.set_user_attr("worker", _worker())
+        begun.append(trial)
         try:
-            trial.set_user_attr("worker", _worker())
             suggested = _with(config, {d.name: d.suggest(trial) for d in dimensions})
             value = _run_trial(suggested, task, trial)
-            study.tell(trial, value)
-            outcome = f"{value:.4g}"
         except (optuna.TrialPruned, DivergenceError) as stop:
-            study.tell(trial, state=TrialState.PRUNED)
-            outcome = "diverged" if isinstance(stop, DivergenceError) else "pruned"
+            outcomes.append("diverged" if isinstance(stop, DivergenceError) else "pruned")
+            raise optuna.TrialPruned from None
         except InputError as error:  # this combination of settings is impossible
-            study.tell(trial, state=TrialState.FAIL)
-            outcome, failures = str(error), failures + 1
-            if failures >= MOST_FAILURES:
-                raise
-        except BaseException:
-            study.tell(trial, state=TrialState.FAIL)
+            outcomes.append(str(error))
+            impossible.append(error)
             raise
-        values = ", ".join(f"{k} {_brief(v)}" for k, v in trial.params.items())
-        line = f"trial {trial.number + 1} of {trials}: {values}: {outcome}"
+        outcomes.append(f"{value:.4g}")
+        return value
+
+    while _count(study) < trials and time.monotonic() < until:
+        # (Optuna's own loop, one trial at a time: it alone records that a worker is alive.)
+        try:
+            study.optimize(objective, n_trials=1, catch=InputError)
+        except BaseException:  # also such as Optuna does not know: the trial is over
+            study.tell(begun[-1], state=TrialState.FAIL, skip_if_finished=True)
+            raise
+        if len(impossible) >= MOST_FAILURES:
+            raise impossible[-1]
+        values = ", ".join(f"{k} {_brief(v)}" for k, v in begun[-1].params.items())
+        line = f"trial {begun[-1].number + 1} of {trials}: {values}: {outcomes[-1]}"
         if _completed(study):
             _write_best(config, study, folder)
             line += f" (best {study.best_value:.4g}, trial {study.best_trial.number + 1})"
@@ -356,7 +365,7 @@ def _database(url: str, tries: int = 5) -> RDBStorage:
 
 def _join(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
     """Create the study, or join it; only the worker that creates it samples by the seed alone."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         study = optuna.create_study(storage=storage, study_name=name)
     except optuna.exceptions.DuplicatedStudyError:

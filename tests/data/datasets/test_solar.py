@@ -11,7 +11,7 @@ def test_the_solar_system_is_split_by_time():
         task = load_task("solar-system", target_steps=days)
         graph, _ = task.test[:1]
         assert graph.x.shape == (1, 10, 10, 3)
-        assert graph.horizon.tolist() == [days]
+        assert graph.horizon.tolist() == [[days]]
         ends = [
             w.trajectories.steps[w.cut.frames(np.array([0, -1]))[:, [0, -1]]]
             for w in task.splits.values()
