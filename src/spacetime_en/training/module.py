@@ -21,10 +21,13 @@ from spacetime_en.metrics import errors
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.models.trivial import LastFrame
 from spacetime_en.training.batches import Batch, Batches, derive_seed
+from spacetime_en.training.jitter import jittered, typical_step
 from spacetime_en.training.settings import Budget, TrainingSettings
 from spacetime_en.training.state import DivergenceError, TrainingProgress, TrainingState
 
 DIVERGED = 1e4  # a loss this many times the reference loss counts as divergence
+
+MEASURED = 2_000  # windows in which a typical step is measured
 
 
 class ForecastModule(pl.LightningModule):
@@ -62,6 +65,10 @@ class ForecastModule(pl.LightningModule):
         self.batches_per_epoch = -(-len(task.train) // settings.batch)
         self.budget = Budget.from_settings(settings, self.batches_per_epoch)
         self.validate_every = settings.validate_every or self.batches_per_epoch
+        facts = model.trained_on
+        self.jitter = 0.0  # in the data's unit of length
+        if settings.jitter and facts is not None and not facts.measured_velocities:
+            self.jitter = settings.jitter * typical_step(task.train.sample(MEASURED)[0])
         self.progress = TrainingProgress()
         self.last_loss = float("nan")
         self.validation: dict[str, float] = {}
@@ -82,7 +89,8 @@ class ForecastModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         # The mean over the whole batch, once the gradients of all processes are averaged.
-        loss = self.model.losses(batch.graph, batch.target, self.settings.alpha)
+        graph = jittered(batch.graph, self.jitter) if self.jitter else batch.graph
+        loss = self.model.losses(graph, batch.target, self.settings.alpha)
         loss = loss.sum() * batch.weight
         # Reduced over all processes, so that they stop together.
         stop = loss.new_tensor(float(self.stop_requested))

@@ -51,6 +51,10 @@ class TrainingSettings:
         ema: decay per step of an exponential moving average of the weights, such as 0.999; at step
             n at most (1 + n) / (10 + n), so that the average forgets the start. The average is then
             validated and saved. None: no average.
+        jitter: largest size of the random errors that are added to observed positions in every step
+            of training, relative to a node's typical displacement from frame to frame. They change
+            velocities with them, and so only data whose velocities are differences of positions
+            are jittered. 0: none.
         epochs: budget in passes over the training windows (100 if no budget is given).
         steps: budget in optimiser steps.
         max_time: budget in time, including validation, such as 90s, 10m or 1h30m.
@@ -75,6 +79,7 @@ class TrainingSettings:
     warmup: Below1 = 0.0
     schedule: Schedule = "constant"
     ema: Below1 | None = None
+    jitter: NonNegativeFloat = 0.0
     epochs: PositiveInt | None = None
     steps: PositiveInt | None = None
     max_time: str | None = None
@@ -138,6 +143,7 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
         "lr": 4e-3,
         "batch_size": None,
         "ema": 0.998,
+        "jitter": 0.5,
         "schedule": "cosine",
         "warmup": 0.02,
         "skip": 20,

@@ -1,0 +1,58 @@
+"""Random errors of observation, made anew for each training step.
+
+Tracks of one camera may be smooth to the last digit where those of another tremble. A model that
+has seen only smooth ones extrapolates from high derivatives, and then from the trembling. Errors
+of many sizes teach it to look how smooth a track is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from spacetime_en.graph import SpacetimeGraph
+
+
+def typical_step(graph: SpacetimeGraph) -> float:
+    """The root mean square displacement of a node from one observation to the next."""
+    before = _previous(graph)
+    step = (graph.x - _taken(graph.x, before))[before >= 0].square().sum(-1)
+    return float(step.mean().sqrt()) if len(step) else 0.0
+
+
+def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
+    """The graph, seen with errors: normal, independent, of a size for each window.
+
+    The size is `most` u^3 with u uniform in [0, 1]: small errors are as common as large ones.
+    Velocities are taken to be differences of observations, and change with them.
+    """
+    B, L, *_ = graph.x.shape
+    size = most * torch.rand(B, 1, 1, 1, device=graph.x.device, dtype=graph.x.dtype) ** 3
+    e, unseen = size * torch.randn_like(graph.x), size * torch.randn_like(graph.x)  # (B, L, N, n)
+    before = _previous(graph)
+    known = (before >= 0).unsqueeze(-1)
+    since = graph.since[..., None, None].to(e).expand(*before.shape, 1)  # (B, L, N, 1), falling
+    # A node's first velocity in a window comes from an observation before it.
+    spacing = since[:, :1] / max(1, L - 1)
+    passed = torch.where(known, _taken(since, before) - since, spacing)
+    slope = (e - torch.where(known, _taken(e, before), unseen)) / passed
+    x, v = graph.x + e, graph.v + slope
+    if graph.observed is not None:
+        there = graph.observed.unsqueeze(-1)
+        x, v = torch.where(there, x, graph.x), torch.where(there, v, graph.v)
+    return graph._replace(x=x, v=v)
+
+
+def _previous(graph: SpacetimeGraph) -> Tensor:
+    """The frame of a node's observation before each of its observations, else -1, (B, L, N)."""
+    frame = torch.arange(graph.x.shape[1], device=graph.x.device)[None, :, None]
+    if graph.observed is None:
+        return (frame - 1).expand(graph.x.shape[:3])
+    newest = torch.where(graph.observed, frame, -1).cummax(1).values
+    before = torch.cat([torch.full_like(newest[:, :1], -1), newest[:, :-1]], dim=1)
+    return before.masked_fill(~graph.observed, -1)
+
+
+def _taken(t: Tensor, frame: Tensor) -> Tensor:
+    """Values of each node in other frames, (B, L, N, c) by (B, L, N); frame 0 for -1."""
+    return t.gather(1, frame.clamp(min=0).unsqueeze(-1).expand(-1, -1, -1, t.shape[-1]))
