@@ -30,15 +30,10 @@ from spacetime_en.metrics import (
 )
 from spacetime_en.nn.forecaster import Example, Forecaster
 from spacetime_en.nn.models.ridge import SharedRidge
-from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
+from spacetime_en.nn.models.trivial import TRIVIAL_MODELS
 from spacetime_en.testing import equivariance_errors
 
-TRIVIAL_FORECASTS: dict[str, type[Forecaster]] = {
-    "last_frame": LastFrame,
-    "straight_line": StraightLine,
-    "parabola": Parabola,
-    "least_squares_line": LeastSquaresLine,
-}
+TRIVIAL_FORECASTS = {name.replace("-", "_"): kind for name, kind in TRIVIAL_MODELS.items()}
 # What stands beside every model: the trivial forecasts and, where it fits the data, ridge.
 RIVALS = (*TRIVIAL_FORECASTS, "ridge")
 _MOST_WINDOWS, _MOST_NUMBERS = 20_000, 1 << 25  # that ridge is fitted to: seconds of work

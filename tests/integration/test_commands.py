@@ -318,7 +318,7 @@ def test_the_demo(spacetime, monkeypatch, tmp_path):
         demo, "TASK", {"name": "charged", "counts": (40, 12, 12), "target_steps": 10}
     )
     reports = demo.run_demo(tmp_path / "demo", 0, steps=2)
-    assert set(reports) == {"set", "egnn", "mlp"}
+    assert set(reports) == {"set-2", "set", "egnn", "mlp"}
     for name in ("forecasts.png", "equivariance.png"):
         assert (tmp_path / "demo" / name).read_bytes().startswith(b"\x89PNG")
     demo.run_demo(tmp_path / "demo", 0, steps=2)  # a second time does not train again

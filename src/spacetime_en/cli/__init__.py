@@ -28,7 +28,7 @@ COMMANDS = {
     "data info": ("data.DataInfo", "Describe a task or a data set."),
     "data import": ("commands.data_import", "Import trajectories from a file into a data set."),
     "models": ("commands.models", "List the presets with parameter counts and symmetries."),
-    "demo": ("commands.demo", "Train a small SET and two baselines; print a table, draw plots."),
+    "demo": ("commands.demo", "Train four small models; print a table, draw plots."),
     "reproduce": ("commands.reproduce", "Redo the paper's experiments: tables, figures, report."),
     "bench": ("commands.bench", "Benchmark the models on this machine (in a clone only)."),
 }

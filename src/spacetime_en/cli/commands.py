@@ -158,7 +158,7 @@ def data_import(
 
 
 def demo(out: Path = Path("demo"), seed: int = 0) -> None:
-    """Train a small SET and two baselines; print a table, draw plots.
+    """Train four small models; print a table, draw plots.
 
     Args:
         out: folder for the runs and the pictures.

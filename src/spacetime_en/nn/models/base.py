@@ -18,17 +18,11 @@ from spacetime_en.metrics import errors
 from spacetime_en.nn.forecaster import ClosedForm, Example, Forecaster
 from spacetime_en.nn.layers.target_times import hat_functions
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
-from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
+from spacetime_en.nn.models.trivial import TRIVIAL_MODELS, LastFrame, StraightLine
 from spacetime_en.nn.rollout import first_step
 
 BaseName = Literal["auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"]
-_TRIVIAL: dict[str, type[Forecaster]] = {
-    "straight-line": StraightLine,
-    "last-frame": LastFrame,
-    "parabola": Parabola,
-    "least-squares-line": LeastSquaresLine,
-}
-NAMES = (*_TRIVIAL, "ridge")
+NAMES = (*TRIVIAL_MODELS, "ridge")
 
 
 class Base(nn.Module):
@@ -56,17 +50,23 @@ class Base(nn.Module):
             else:
                 self.ridge = Ridge(nodes, frames, targets)
             self.ridge.requires_grad_(False)
-        self.chosen = NAMES[0] if name == "auto" else name
+        self.chosen: str = "straight-line" if name == "auto" else name
         self.register_buffer("number", torch.tensor(NAMES.index(self.chosen)))
         self.register_buffer("times", torch.arange(1.0, targets + 1))
         self.register_load_state_dict_post_hook(_take_choice)  # type: ignore[no-untyped-call]
 
     def forward(self, graph: SpacetimeGraph) -> Forecast:
         """The base's forecast at the target times of `graph`."""
-        if self.chosen != "ridge":
-            return _TRIVIAL[self.chosen]().forecast(graph)
-        assert self.ridge is not None
+        return self.beside_line(graph)[0]
+
+    def beside_line(self, graph: SpacetimeGraph) -> tuple[Forecast, Forecast]:
+        """The base's forecast, and that of uniform motion."""
         line = StraightLine().forecast(graph)
+        if self.chosen == "straight-line":
+            return line, line
+        if self.chosen != "ridge":
+            return TRIVIAL_MODELS[self.chosen]().forecast(graph), line
+        assert self.ridge is not None
         known = graph._replace(horizon=self.times.expand(graph.x.shape[0], -1))  # (len fixes B)
         fitted, straight = self.ridge.forecast(known), StraightLine().forecast(known)
         # What ridge adds to uniform motion grows as t^2 in positions and as t in velocities.
@@ -74,7 +74,7 @@ class Base(nn.Module):
         weights = hat_functions(graph.horizon, self.times)
         x = now.square() * _mixed(weights, (fitted.x - straight.x) / then.square())
         v = now * _mixed(weights, (fitted.v - straight.v) / then)
-        return line._replace(x=line.x + x, v=line.v + v)
+        return line._replace(x=line.x + x, v=line.v + v), line
 
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:

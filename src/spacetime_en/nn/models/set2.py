@@ -33,7 +33,6 @@ from spacetime_en.nn.layers.virtual_points import (
     VirtualPointAttention,
 )
 from spacetime_en.nn.models.base import Base, BaseName
-from spacetime_en.nn.models.trivial import StraightLine
 from spacetime_en.nn.requirements import check_node_features, check_nodes, check_widths
 from spacetime_en.nn.state import State, Units, counted, require_up
 
@@ -139,7 +138,7 @@ class SET2(Forecaster):
         return NAMED_NODES if self.settings["named"] else FULL_SYMMETRY
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
-        base: Forecast = self.base(graph)
+        base, line = self.base.beside_line(graph)
         units, state = self._state(graph)
         h, vectors = self._encode(graph, units, state)
         q = self.leave(self.norm(h)).unsqueeze(1) + self.leave_at(self._clock(graph)).unsqueeze(2)
@@ -149,7 +148,7 @@ class SET2(Forecaster):
         x = base.x + reach[0] * residual[..., 0, :]
         v = base.v + reach[1] * residual[..., 1, :]
         if self.base.chosen != "straight-line":
-            line, share = StraightLine().forecast(graph), q[..., -1:]  # (B, T, N, 2, 1)
+            share = q[..., -1:]  # (B, T, N, 2, 1)
             x = x + share[..., 0, :] * (base.x - line.x)
             v = v + share[..., 1, :] * (base.v - line.v)
         if self.codes is None:

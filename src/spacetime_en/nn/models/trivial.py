@@ -114,3 +114,11 @@ class LeastSquaresLine(_Trivial):
         q = q.unsqueeze(1)
         x = x_mean.unsqueeze(1) + (last.unsqueeze(1) + times_ahead(graph)) * q
         return units.denormalize(graph, x, q.expand_as(x))
+
+
+TRIVIAL_MODELS: dict[str, type[Forecaster]] = {
+    "last-frame": LastFrame,
+    "straight-line": StraightLine,
+    "parabola": Parabola,
+    "least-squares-line": LeastSquaresLine,
+}
