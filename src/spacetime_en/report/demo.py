@@ -86,7 +86,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     forecasts_path, equivariance_path = (out / name for name in PICTURES)
     plot_forecasts(graph, target, forecasts, forecasts_path)
     q = geometry.random_rotation(3, torch.Generator().manual_seed(seed))
-    plot_equivariance(trained["set-2"], graph, q, equivariance_path)
+    plot_equivariance(trained["set"], graph, q, equivariance_path)
     terminal.say(f"Figures: {forecasts_path}, {equivariance_path}")
     terminal.say(
         "Next (the commands are in .venv/bin; see docs/training.md):\n"
