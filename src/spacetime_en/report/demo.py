@@ -21,7 +21,7 @@ from spacetime_en.runs.run import FACTS_FILE
 from spacetime_en.runs.training import train
 from spacetime_en.training.settings import TrainingSettings
 
-# Small enough for a minute on one core; every model sees the same data in the same order.
+# Small enough for two minutes on one core; every model sees the same data in the same order.
 DEMO_MODELS: dict[str, dict[str, Any]] = {
     "set-2": {"hidden": 32},
     "set": {"hidden": 32, "blocks": 2},
@@ -59,7 +59,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     terminal.print(
         "Five charged particles: ten frames in, positions 1,000 steps later out.\n"
         f"Simulating 2,600 trajectories, then training each model for {steps} steps at the\n"
-        "same learning rate: about a minute in all, on one core."
+        "same learning rate: about two minutes in all, on one core."
     )
     table: list[list[str]] = []
     reports, trained, evaluations = {}, {}, {}
