@@ -9,10 +9,10 @@ import torch
 from spacetime_en import Forecast, Forecaster, InputError, build_model
 from spacetime_en.data import load_task
 from spacetime_en.evaluation import measure_errors
-from spacetime_en.nn.models.ridge import Ridge, SharedRidge
+from spacetime_en.nn.models.ridge import MOST_WEIGHT, Ridge, SharedRidge
 from spacetime_en.nn.models.trivial import StraightLine
 from spacetime_en.nn.state import Units, without_gaps
-from spacetime_en.testing import assert_equivariant
+from spacetime_en.testing import assert_equivariant, rotation_error
 from spacetime_en.training import fit
 from tests.data.cmu import needs_cmu
 from tests.helpers import masked, padded, particles, random_neighbours, with_gaps
@@ -85,6 +85,21 @@ def test_a_law_that_it_can_express_is_found(preset):
     model = solved(preset, train, law(train))
     assert torch.allclose(model(test).x, law(test).x, atol=1e-5)
     assert torch.allclose(model(test).v, law(test).v, atol=1e-5)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_weights_that_would_scale_up_rounding_errors_are_not_taken(preset):
+    """x beyond the line = 300 times a second difference: true, and useless in float32."""
+
+    def law(graph):
+        bend = graph.x[:, -1:] - 2 * graph.x[:, -2:-1] + graph.x[:, -3:-2]
+        line = StraightLine()(graph)
+        return line._replace(x=line.x + 300 * bend)
+
+    train = particles(B=60, seed=1)
+    model = solved(preset, train, law(train))
+    assert 1 < model.position.norm(dim=0).max() <= MOST_WEIGHT
+    assert rotation_error(model.float(), particles(B=5, seed=2).to(torch.float32)) < 1e-4
 
 
 def test_the_penalty_is_chosen_by_validation():

@@ -29,6 +29,9 @@ from spacetime_en.nn.state import State, Units
 
 # Penalties relative to the mean square of a vector: from next to none to all but nothing left.
 RIDGE_PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
+# The largest norm of the weights of an output. They multiply rounding errors as well, and with more
+# the forecast would not be equivariant in single precision.
+MOST_WEIGHT = 100.0
 MAX_VECTORS = 8_000  # beyond, the normal equations take gigabytes
 
 
@@ -67,9 +70,12 @@ class _Ridge(Regression):
             if fit.count == 0 or check.count == 0:
                 continue  # nothing to fit or to choose by: the straight line
             solutions = [fit.solution(p) for p in RIDGE_PENALTIES]  # (A, 2 outputs) each
+            solutions.append(torch.zeros_like(solutions[0]))  # the straight line
             judged = [(check.errors(w).chunk(2), w.chunk(2, dim=1)) for w in solutions]
             for i, weights in enumerate((self.position, self.velocity)):
-                error, w = best((float(e[i].mean()), w[i]) for e, w in judged)
+                found = [(float(e[i].mean()), w[i]) for e, w in judged]
+                small = [(e, w) for e, w in found if w.norm(dim=0).max() <= MOST_WEIGHT]
+                error, w = best(small)
                 outputs = w.shape[1]
                 weights[:, t * outputs : (t + 1) * outputs] = w
                 if i == 0:
