@@ -22,7 +22,7 @@ import torch
 
 from spacetime_en._util.files import write_text_atomically
 from spacetime_en.data import Task
-from spacetime_en.evaluation import evaluate
+from spacetime_en.evaluation import RIVALS, evaluate
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.training import train
@@ -31,23 +31,44 @@ from spacetime_en.training.settings import TrainingSettings, preset_defaults
 
 RESULTS = Path("results/general")
 SCENES = ("eth", "hotel", "univ", "zara1", "zara2")
-# Simulations of another seed than those in which defaults were compared.
-FRESH = {"seed": 1}
-# Task, its settings, settings of SET-2 that differ, and the budget.
-ROWS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
-    "charged-1000": ("charged", {"target_steps": 100, **FRESH}, {}, "5m"),
-    "charged-10000": ("charged", {"target_steps": 1000, **FRESH}, {}, "5m"),
-    **{scene: (scene, {}, {}, "5m") for scene in SCENES},
-    "walk": ("mocap-walk", {}, {"named": True}, "20m"),
-    "basketball": ("mocap-basketball", {}, {"named": True}, "20m"),
-    "noisy": ("charged-noisy", {"target_steps": 1000, **FRESH}, {}, "5m"),
-    "springs": ("springs", FRESH, {}, "5m"),
-    "gravity": ("gravity", FRESH, {}, "5m"),
-    "egnn-nbody": ("egnn-nbody", {}, {}, "1h"),
-    **{f"{scene}-samples": (scene, {}, {"samples": 20}, "5m") for scene in SCENES},
-    "charged-10000-n20": ("charged", {"target_steps": 1000, "nodes": 20, **FRESH}, {}, "10m"),
-    "charged-10000-n30": ("charged", {"target_steps": 1000, "nodes": 30, **FRESH}, {}, "10m"),
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A data set, settings of SET-2 that differ from the defaults, and the budget."""
+
+    task: dict[str, Any]
+    model: dict[str, Any] = dataclasses.field(default_factory=dict)
+    budget: str = "5m"
+
+
+NEAR, FAR = ({"name": "charged", "target_steps": steps} for steps in (100, 1000))
+FRESH = {"seed": 1}  # simulations of another seed than those on which defaults were compared
+ROWS = {
+    "charged-1000": Row(NEAR),
+    "charged-10000": Row(FAR),
+    **{scene: Row({"name": scene}) for scene in SCENES},
+    "walk": Row({"name": "mocap-walk"}, {"named": True}, "20m"),
+    "basketball": Row({"name": "mocap-basketball"}, {"named": True}, "20m"),
+    "noisy": Row({"name": "charged-noisy", "target_steps": 1000}),
+    "springs": Row({"name": "springs"}),
+    "gravity": Row({"name": "gravity"}),
+    "egnn-nbody": Row({"name": "egnn-nbody"}, budget="1h"),
+    **{f"{scene}-samples": Row({"name": scene}, {"samples": 20}) for scene in SCENES},
+    "charged-10000-n20": Row(FAR | {"nodes": 20}, budget="10m"),
+    "charged-10000-n30": Row(FAR | {"nodes": 30}, budget="10m"),
+    "charged-1000-fresh": Row(NEAR | FRESH),
+    "charged-10000-fresh": Row(FAR | FRESH),
+    # What users may bring, two minutes each; the last two are folders that they have imported.
+    "springs-noisy": Row({"name": "springs", "noise": 0.01}, budget="2m"),
+    "planets": Row({"name": "solar-system"}, budget="2m"),
+    "ethanol": Row(
+        {"data": "data/ethanol", "length": 10, "stride": 10, "target_steps": 10}, budget="2m"
+    ),
+    "adk": Row({"data": "data/adk", "radius": 10.0, "length": 5}, budget="2m"),
 }
+# Rows whose models are tested on the windows of other rows, too.
+TRANSFERS = {"charged-10000": "charged-10000-n20"}
 CHECKED = 200  # test windows whose symmetry is measured
 
 
@@ -56,11 +77,11 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
     path = RESULTS / f"{row}--{preset}--seed{seed}.json"
     if path.exists():
         return path
-    name, task_settings, model_settings, budget = ROWS[row]
-    settings = preset_defaults(preset, name, "ours").training
-    settings = settings | {"max_time": budget, "clock": "cpu", "seed": seed}
-    model = (model_settings if preset == "set-2" else {}) | preset_defaults(preset, name).model
-    config = Config(preset, model, {"name": name, **task_settings}, TrainingSettings(**settings))
+    task, budget = ROWS[row].task, ROWS[row].budget
+    ours = preset_defaults(preset, task.get("name"), "ours")
+    model = ours.model | (ROWS[row].model if preset == "set-2" else {})
+    settings = ours.training | {"max_time": budget, "clock": "cpu", "seed": seed}
+    config = Config(preset, model, dict(task), TrainingSettings(**settings))
     trials = {}
     if len(rates) > 1:
         for rate in rates:
@@ -76,7 +97,7 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
         lr = min(trials, key=trials.__getitem__) if trials else rates[0]
         config = dataclasses.replace(config, training=dataclasses.replace(config.training, lr=lr))
     run = train(config, runs / f"{row}--{preset}--seed{seed}", resume=True)
-    trained, task, last = run.model(), config.load_task(), run.load("last").progress
+    trained, windows, last = run.model(), config.load_task(), run.load("last").progress
     found = {
         "row": row,
         "preset": preset,
@@ -90,15 +111,18 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
         "best_step": last.best_step,
         "val_position_mse": last.best,
         "base": getattr(trained, "base_name", None),
-        "evaluation": evaluate(trained, task).report,
+        "evaluation": evaluate(trained, windows).report,
         "worst_equivariance_error": {
-            str(dtype).removeprefix("torch."): _worst(trained.to(dtype), task, dtype)
+            str(dtype).removeprefix("torch."): _worst(trained.to(dtype), windows, dtype)
             for dtype in (torch.float64, torch.float32)
         },
     }
-    if name == "charged-noisy":
+    if task.get("name") == "charged-noisy":
         clean = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
         found["against_clean_targets"] = evaluate(trained, clean).report
+    if row in TRANSFERS:
+        other = dataclasses.replace(config, task=dict(ROWS[TRANSFERS[row]].task)).load_task()
+        found[f"on_{TRANSFERS[row]}"] = evaluate(trained, other).report
     RESULTS.mkdir(parents=True, exist_ok=True)
     write_text_atomically(path, json.dumps(found, indent=1))
     return path
@@ -127,10 +151,12 @@ def line(path: Path) -> str:
     x, v = e["position_mse"], e["velocity_mse"]
     paths = f"  ADE {e['ade']:.3f} FDE {e['fde']:.3f}" if e.get("ade") else ""
     best = f"  best of {e['best_of']['k']} {e['best_of']}" if e.get("best_of") else ""
+    rivals = min(e[rival]["mean"] for rival in RIVALS if rival in e)
     turned = found["worst_equivariance_error"]["float32"]["rotation"]
     return (
         f"{path.stem}: {x['mean']:.4g} ± {x['standard_error']:.2g} / {x['median']:.3g} / "
-        f"{x['p90']:.3g}  v {v['mean']:.3g}{paths}{best}  rotation {turned:.0e}  base "
+        f"{x['p90']:.3g}  v {v['mean']:.3g}{paths}{best}  {x['mean'] / rivals:.3g} of the best "
+        f"trivial or ridge  rotation {turned:.0e}  base "
         f"{found['base']}  {found['steps']} steps, best at {found['best_step']}"
     )
 

@@ -16,6 +16,14 @@ def test_npz(tmp_path):
     assert t.charge.shape == (2, 4)
 
 
+def test_npz_of_a_molecule_as_md17_has_it(tmp_path):
+    np.savez(tmp_path / "a.npz", R=X[0], z=np.array([6, 6, 8, 1]), E=np.ones((6, 1)), F=X[0])
+    t = read(tmp_path / "a.npz")
+    assert np.array_equal(t.x[0], X[0])
+    assert list(t.attributes) == ["atomic_number"]
+    assert t.attributes["atomic_number"][0].tolist() == [6, 6, 8, 1]
+
+
 def test_npz_with_nodes_that_are_not_always_there(tmp_path):
     x, observed = X.copy(), np.ones(X.shape[:3], dtype=bool)
     observed[0, 2:4, 1] = x[0, 2:4, 1] = False

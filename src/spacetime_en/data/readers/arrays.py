@@ -24,8 +24,13 @@ def read_npz(path: Path) -> Trajectories:
     ``observed`` (num, T, N) says where a node was observed, or NaN in ``x`` where it was not;
     ``ids`` (num, T, N) who has a slot. Arrays whose names begin with ``per_frame_`` are attributes
     that change from frame to frame.
+
+    Molecules as in MD17 have ``R`` (T, N, n) and ``z``, the atomic numbers; their energies and
+    forces are left out.
     """
     arrays = read_archive(path)
+    if "x" not in arrays and {"R", "z"} <= set(arrays):
+        arrays = {"x": arrays["R"], "atomic_number": arrays["z"]}
     if "x" not in arrays:
         names = shortened(sorted(arrays))
         raise InputError(f"{path}: expected an array 'x' of positions, found {names}.")

@@ -39,6 +39,7 @@ from spacetime_en.nn.state import State, Units, counted, require_up
 DEGREE = 3  # of the polynomials of time
 ROUNDING = 1e-5  # largest relative rounding error of a vector in single precision
 OUTLIER = 0.3  # errors beyond this part of the base's typical error count by their length
+GROWTH = 1.0
 
 Samples = Annotated[int, msgspec.Meta(ge=0, le=1 << 10)]
 
@@ -107,6 +108,7 @@ class SET2(Forecaster):
         if named and nodes is None:
             raise InputError("nodes: named nodes are tied to their number; pass nodes=N.")
         vectors = 2 * DEGREE + 3 + up  # K
+        self._outlier = OUTLIER
         self.base = Base(base, frames, edge_features, targets, nodes if named else None)
         self.register_buffer("size", torch.ones(vectors - up))
         self.register_buffer("spacing", torch.ones(()))
@@ -156,6 +158,10 @@ class SET2(Forecaster):
         samples = x.unsqueeze(1) + reach[0].unsqueeze(1) * self._departures(graph, h, vectors)
         return base._replace(x=x, v=v, spread=standard_deviation(samples), samples=samples)
 
+    def set_progress(self, fraction: float) -> bool:
+        self._outlier = OUTLIER * GROWTH**fraction
+        return True
+
     def _departures(self, graph: SpacetimeGraph, h: Tensor, vectors: Tensor) -> Tensor:
         """How far samples are from the forecast, relative to the reach, (B, S, T, N, n)."""
         assert self.codes is not None
@@ -179,7 +185,7 @@ class SET2(Forecaster):
             mask = torch.ones_like(x[..., 0], dtype=torch.bool)
         missing = ~mask.unsqueeze(-1)  # (B, T, N, 1); masked before squares, for the gradient
         x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
-        loss = (_robust(x) + alpha * _robust(v)).sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
+        loss = (_robust(x, self._outlier) + alpha * _robust(v, self._outlier)).sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
         if forecast.samples is None:
             return loss
         z = (forecast.samples - target.x.unsqueeze(1)) / reach[0].unsqueeze(1)
@@ -276,10 +282,10 @@ class SET2(Forecaster):
         return torch.stack([x, weights @ self.reach[1]])[..., None, None]
 
 
-def _robust(difference: Tensor) -> Tensor:
+def _robust(difference: Tensor, outlier: float) -> Tensor:
     """The pseudo-Huber loss of vectors, (..., n) -> (...)."""
     square = difference.square().mean(-1)
-    return 2 * OUTLIER * ((square + OUTLIER**2).sqrt() - OUTLIER)
+    return 2 * outlier * ((square + outlier**2).sqrt() - outlier)
 
 
 def _compressed(vectors: Tensor) -> Tensor:
