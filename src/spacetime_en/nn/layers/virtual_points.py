@@ -101,9 +101,7 @@ class VirtualPointAttention(nn.Module):
         z_ij = self.edge(s_ij).add_(self.receiver(g).unsqueeze(2)).add_(h_j)
         m_ij = F.silu(self.message(F.silu(z_ij)))  # (B, N, K, hidden)
 
-        mask = edges.mask.squeeze(1).unsqueeze(-1)  # (B, N, K, 1)
-        logits = self.logits(m_ij).masked_fill(~mask, torch.finfo(h.dtype).min)
-        alpha = logits.softmax(2) * mask  # (B, N, K, heads); 0 for nodes without neighbours
+        alpha = self.attention(m_ij, edges.mask.squeeze(1).unsqueeze(-1))  # (B, N, K, heads)
         m_i = _by_heads(alpha, m_ij)
         along = self.pull(m_ij).unflatten(-1, (HEADS, -1)) * alpha.unsqueeze(-1)
         weight = along.flatten(-2) * (square + TOUCHING**2).rsqrt()  # (B, N, K, R)
@@ -114,6 +112,12 @@ class VirtualPointAttention(nn.Module):
         update = self.node(torch.cat([g, m_i, invariants], dim=-1))
         scalars, gates = update.split([h.shape[-1], vectors.shape[-1]], dim=-1)
         return h + scalars, vectors + gates.unsqueeze(-2) * mixed
+
+    def attention(self, m_ij: Tensor, mask: Tensor) -> Tensor:
+        """Weights of the neighbours in each head, (B, N, K, heads); 0 where there are none."""
+        logits = self.logits(m_ij).masked_fill(~mask, torch.finfo(m_ij.dtype).min)
+        weights: Tensor = logits.softmax(2) * mask
+        return weights
 
 
 def _by_heads(alpha: Tensor, m_ij: Tensor) -> Tensor:

@@ -38,8 +38,9 @@ from spacetime_en.nn.state import State, Units, counted, require_up
 
 DEGREE = 3  # of the polynomials of time
 ROUNDING = 1e-5  # largest relative rounding error of a vector in single precision
-OUTLIER = 0.3  # errors beyond this part of the base's typical error count by their length
-GROWTH = 1.0
+# Errors beyond this part of the base's typical error count by their length: at the start of
+# training, and at its end, when the mean is to be right and not only the typical case.
+OUTLIER = (0.3, 0.9)
 
 Samples = Annotated[int, msgspec.Meta(ge=0, le=1 << 10)]
 
@@ -108,7 +109,7 @@ class SET2(Forecaster):
         if named and nodes is None:
             raise InputError("nodes: named nodes are tied to their number; pass nodes=N.")
         vectors = 2 * DEGREE + 3 + up  # K
-        self._outlier = OUTLIER
+        self.set_progress(0.0)
         self.base = Base(base, frames, edge_features, targets, nodes if named else None)
         self.register_buffer("size", torch.ones(vectors - up))
         self.register_buffer("spacing", torch.ones(()))
@@ -159,7 +160,8 @@ class SET2(Forecaster):
         return base._replace(x=x, v=v, spread=standard_deviation(samples), samples=samples)
 
     def set_progress(self, fraction: float) -> bool:
-        self._outlier = OUTLIER * GROWTH**fraction
+        first, last = OUTLIER
+        self._outlier = first * (last / first) ** fraction
         return True
 
     def _departures(self, graph: SpacetimeGraph, h: Tensor, vectors: Tensor) -> Tensor:
@@ -176,8 +178,8 @@ class SET2(Forecaster):
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """Errors relative to the base's typical one: squared if small, lengths if large, (B,).
 
-        Rare events, such as close encounters, would make most of a squared error. Samples are
-        taught by the energy score of a node's path.
+        Rare events, such as close encounters, would make most of a squared error: young networks
+        learn from all others first. Samples are taught by the energy score of a node's path.
         """
         forecast, reach, mask = self(graph), self._reach(graph), counted(graph, target)
         x, v = (forecast.x - target.x) / reach[0], (forecast.v - target.v) / reach[1]
@@ -185,7 +187,8 @@ class SET2(Forecaster):
             mask = torch.ones_like(x[..., 0], dtype=torch.bool)
         missing = ~mask.unsqueeze(-1)  # (B, T, N, 1); masked before squares, for the gradient
         x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
-        loss = (_robust(x, self._outlier) + alpha * _robust(v, self._outlier)).sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
+        loss = (self._robust(x) + alpha * self._robust(v)).sum((1, 2))
+        loss = loss / mask.sum((1, 2)).clamp(min=1)
         if forecast.samples is None:
             return loss
         z = (forecast.samples - target.x.unsqueeze(1)) / reach[0].unsqueeze(1)
@@ -195,6 +198,11 @@ class SET2(Forecaster):
         nodes = (times > 0).sum(1).clamp(min=1)
         return loss + energy_score(z, torch.zeros_like(z[:, 0])).sum(1) / nodes
 
+    def _robust(self, difference: Tensor) -> Tensor:
+        """The pseudo-Huber loss of vectors, (..., n) -> (...)."""
+        square, outlier = difference.square().mean(-1), self._outlier
+        return 2 * outlier * ((square + outlier**2).sqrt() - outlier)
+
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
         """Choose the base, and measure the sizes of all that the network reads and forecasts."""
@@ -203,7 +211,7 @@ class SET2(Forecaster):
         units, state = self._state(graph)
         there = graph.observed
         present = there.any(1) if there is not None else torch.ones_like(state.x[:, 0, :, 0]) > 0
-        vectors = history_vectors(graph, state, DEGREE)[present]  # (M, n, K)
+        vectors = self.history(graph, state)[present]  # (M, n, K)
         size = _rms(vectors, (0, 1))
         # Rounding errors of the data must not become large numbers.
         seen = torch.ones_like(state.x[..., 0]) > 0 if there is None else there
@@ -241,6 +249,10 @@ class SET2(Forecaster):
         units = self.units(graph)
         return units, units.normalize(graph)
 
+    def history(self, graph: SpacetimeGraph, state: State) -> Tensor:
+        """What the network knows of each node's past, as vectors, (B, N, n, K)."""
+        return history_vectors(graph, state, DEGREE)
+
     def _encode(self, graph: SpacetimeGraph, units: Units, state: State) -> tuple[Tensor, Tensor]:
         """Features (B, N, hidden) and vectors (B, N, n, C + K) of the nodes after all layers."""
         c, latest = self.settings, graph.latest()
@@ -252,7 +264,7 @@ class SET2(Forecaster):
         edges = Neighbourhood.of(latest, units.cell(latest))
         x_ij = edges.differences(now.x)[:, 0] / self.spacing  # (B, N, K, n)
         a_ij = now.a[:, 0] / self.edge_size
-        history = history_vectors(graph, state, DEGREE) / self.size  # (B, N, n, K)
+        history = self.history(graph, state) / self.size  # (B, N, n, K)
         if c["up"]:
             up = require_up(graph)[:, None, None]  # (B, 1, 1, n)
             history = torch.cat([history, up.mT.expand(-1, history.shape[1], -1, -1)], dim=-1)
@@ -280,12 +292,6 @@ class SET2(Forecaster):
         weights = hat_functions(graph.horizon, times)
         x = graph.horizon * (weights @ (self.reach[0] / times))
         return torch.stack([x, weights @ self.reach[1]])[..., None, None]
-
-
-def _robust(difference: Tensor, outlier: float) -> Tensor:
-    """The pseudo-Huber loss of vectors, (..., n) -> (...)."""
-    square = difference.square().mean(-1)
-    return 2 * outlier * ((square + outlier**2).sqrt() - outlier)
 
 
 def _compressed(vectors: Tensor) -> Tensor:
