@@ -1,6 +1,8 @@
 """Tables from results: what is printed is what was measured."""
 
 import json
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -181,3 +183,14 @@ def test_markdown_has_a_line_for_every_row(tmp_path):
     assert lines[0].startswith("|  | parameters | published | seeds | position MSE |")
     assert lines[2].startswith("| SET | 796,058 | 5.72e-11 | 1 | 4 | 2 | 8 |")
     assert len({line.count("|") for line in lines[:5]}) == 1
+
+
+def test_the_stored_results_give_the_stored_tables():
+    """Those of results/cpu are older than some settings, which had their defaults."""
+    folder = Path(__file__).parents[2] / "results" / "cpu"
+    made = tables(folder)
+    assert {path.stem for path in (folder / "tables").iterdir()} == set(made)
+    for name, table in made.items():
+        assert table.to_markdown() == (folder / "tables" / f"{name}.md").read_text()
+    stored = json.loads((folder / "tables.json").read_text())["tables"]
+    assert json.loads(json.dumps([asdict(table) for table in made.values()])) == stored

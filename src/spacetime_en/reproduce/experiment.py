@@ -24,6 +24,7 @@ from spacetime_en.reproduce.published import centroid_variance
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import environment, learning_curve
 from spacetime_en.runs.training import train
+from spacetime_en.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -62,12 +63,20 @@ def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result
         candidates = [result.get("rate")]
     configs = [experiment.config(scale, rate) for rate in candidates[:1]]
     expected = [json.loads(json.dumps(_settings(config))) for config in configs]
-    if [result.get("settings")] != expected:
+    if [_completed(result.get("settings"))] != expected:
         raise InputError(
             f"{path_of(folder, experiment)}: was made with other settings than scale "
             f"{scale.name!r} has now; choose another folder, or delete the file to make it again."
         )
     return result
+
+
+def _completed(settings: Any) -> Any:
+    """The settings of a result; those that it is too old to know have their defaults."""
+    if not isinstance(settings, dict) or not isinstance(settings.get("training"), dict):
+        return settings
+    defaults = {name: getattr(TrainingSettings(), name) for name in _that_matter()}
+    return {**settings, "training": defaults | settings["training"]}
 
 
 def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) -> Result:
@@ -129,9 +138,14 @@ def _validation_error(trial: Result) -> float:
 
 def _settings(config: Config) -> dict[str, Any]:
     settings = config.to_dict()
-    for key in ("accelerator", "devices", "num_nodes", "save_every"):
-        del settings["training"][key]  # where it runs, which does not change what is trained
-    return settings
+    training = {key: settings["training"][key] for key in _that_matter()}
+    return {**settings, "training": training}
+
+
+def _that_matter() -> list[str]:
+    """The settings of a training that change what is trained, and not only where it runs."""
+    where = ("accelerator", "devices", "num_nodes", "save_every")
+    return [field.name for field in dataclasses.fields(TrainingSettings) if field.name not in where]
 
 
 def _run_folder(
