@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from spacetime_en._util.files import write_text_atomically
-from spacetime_en.report.scene import asset, html_page
+from spacetime_en.compare.page import html_report
+from spacetime_en.compare.results import Result
+from spacetime_en.compare.table import Table
 from spacetime_en.reproduce.curves import make_panels
-from spacetime_en.reproduce.experiment import Result
 from spacetime_en.reproduce.figures import plot_attention, plot_panel, plot_scenes
 from spacetime_en.reproduce.plan import AUDITABLE, AUDITED, TABLES, Data, H, Scale, plan, table
 from spacetime_en.reproduce.scenes import make_scenes
-from spacetime_en.reproduce.tables import Results, Table, make_tables
+from spacetime_en.reproduce.tables import Results, make_tables
 
 
 def write_report(folder: Path, scale: Scale) -> Path:
@@ -73,14 +74,6 @@ def _overview(
 
 def _what(scale: Scale) -> str:
     return f"Scale “{scale.name}”: {scale.what}."
-
-
-def html_report(data: dict[str, Any]) -> str:
-    """The HTML report, with its data, styles and scripts in one file."""
-    html, css, js = (
-        asset(f"report.{kind}", "spacetime_en.reproduce") for kind in ("html", "css", "js")
-    )
-    return html_page(html, css, js, data)
 
 
 def _attention(results: Results) -> list[dict[str, Any]]:
