@@ -42,10 +42,11 @@ class JobDisplay:
         self.fractions[number] = fraction
         self._all()
 
-    def done(self, number: int, name: str, word: str) -> None:
-        """Print the outcome of a worker's job."""
+    def done(self, number: int | None, name: str, word: str) -> None:
+        """Print the outcome of a job, of this worker's or of somebody else's."""
         self.finished += 1
-        self.fractions[number] = 0.0
+        if number is not None:
+            self.fractions[number] = 0.0
         self._all()
         self.console.say(f"{self.finished} of {self.total}  {name}: {word}")
 

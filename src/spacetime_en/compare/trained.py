@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spacetime_en._util.errors import InputError
 from spacetime_en.compare.job import Tell
 from spacetime_en.compare.results import Result
+from spacetime_en.data.task import Task
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import Run, learning_curve
 from spacetime_en.runs.training import DIVERGED_FILE, train
@@ -18,8 +19,13 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
 
+def import_trainer() -> None:
+    """Import Lightning, which takes seconds that are not the first model's."""
+    import lightning.pytorch  # noqa: F401
+
+
 def train_first_that_converges(
-    configs: Sequence[Config], place: Path, tell: Tell
+    configs: Sequence[Config], place: Path, tell: Tell, task: Task
 ) -> tuple[Run | None, Config, Result]:
     """Train with the first of some configs with which it does not diverge.
 
@@ -27,6 +33,7 @@ def train_first_that_converges(
         configs: the same but for the learning rate, best first.
         place: the folder of the run; with any config but the first, one beside it.
         tell: see :meth:`Job.carry_out`.
+        task: that of the configs.
     Returns: the run (None if training diverges with every config, which is a result too), the
         config of the last try, and how the training went.
     """
@@ -43,6 +50,7 @@ def train_first_that_converges(
                 callbacks=[budget_reporter(tell)],
                 display=False,
                 notify=lambda text: None,
+                task=task,
             )
             break
         except InputError:

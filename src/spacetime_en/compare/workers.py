@@ -5,8 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -20,15 +21,21 @@ from spacetime_en._util.files import locked, refuse_foreign
 from spacetime_en._util.machine import cores
 from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
 from spacetime_en._util.threads import one_thread
+from spacetime_en.compare.claims import Claims
 from spacetime_en.compare.display import JobDisplay
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.results import RESULTS
 
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
+LOOK = 5.0  # seconds between two looks at what other machines have done
 
 
 def carry_out_all(
-    jobs: Sequence[Job], folder: Path, what: str, workers: int | None = None
+    jobs: Sequence[Job],
+    folder: Path,
+    what: str,
+    workers: int | None = None,
+    claims: Claims | None = None,
 ) -> dict[str, str]:
     """Carry out all jobs without a result; call it again to resume after an interruption.
 
@@ -37,6 +44,8 @@ def carry_out_all(
         folder: of the results.
         what: they are part of, such as "reproduction".
         workers: number of processes, one core (or GPU) each; None for one per core or GPU.
+        claims: by which machines that share the folder agree who does what; None: nobody else may
+            work in it.
     Returns: an error message for every job that failed, by its name.
     """
     most = os.cpu_count() or 1
@@ -50,34 +59,54 @@ def carry_out_all(
         return {}
     count = min(len(todo), workers or torch.cuda.device_count() or cores())
     with (
-        locked(folder),  # two commands in one folder would train the same runs at once
+        # Two commands in one folder would train the same runs at once.
+        locked(folder) if claims is None else nullcontext(),
         JobDisplay(len(jobs), len(jobs) - len(todo)) as display,
         stop_signals(signal.default_int_handler),  # all of them, as if Ctrl-C
     ):
         (folder / RESULTS).mkdir(exist_ok=True)  # by which the folder is known when it is resumed
         crew = [_Worker.start(number, folder) for number in range(count)]
         try:
-            return _supervise(crew, todo, display)
+            return _supervise(crew, todo, folder, display, claims)
         except KeyboardInterrupt:
             raise Interrupted("stopped; the same command goes on from here") from None
         finally:
             for worker in crew:
                 worker.stop()
+            if claims is not None:
+                claims.release()
 
 
-def _supervise(crew: list[_Worker], todo: Sequence[Job], display: JobDisplay) -> dict[str, str]:
+def _supervise(
+    crew: list[_Worker],
+    todo: Sequence[Job],
+    folder: Path,
+    display: JobDisplay,
+    claims: Claims | None,
+) -> dict[str, str]:
     """Hand out jobs of which all that they need has ended, until none is left."""
     waiting, failed = list(todo), {}
     unfinished = {job.name for job in todo}
     while unfinished:
+        if claims is not None:
+            claims.beat()
+            for other in [job for job in waiting if job.result(folder) is not None]:
+                waiting.remove(other)
+                unfinished.remove(other.name)
+                display.done(None, other.name, "done elsewhere")
         for worker in crew:
-            ready = (job for job in waiting if not unfinished.intersection(job.needs))
+            ready = (
+                job
+                for job in waiting
+                if not unfinished.intersection(job.needs)
+                and (claims is None or claims.take(job.name))
+            )
             if worker.busy is None and (job := next(ready, None)) is not None:
                 waiting.remove(job)
                 worker.give(job)
                 display.at(worker.number, job.name, 0.0, "")
         by_pipe = {worker.pipe: worker for worker in crew if worker.busy is not None}
-        for pipe in wait(list(by_pipe)):
+        for pipe in wait(list(by_pipe), None if claims is None else LOOK):
             worker = by_pipe[pipe]  # type: ignore[index]
             done = worker.busy
             assert done is not None
@@ -89,6 +118,8 @@ def _supervise(crew: list[_Worker], todo: Sequence[Job], display: JobDisplay) ->
                 raise KeyboardInterrupt
             if kind == "failed":
                 failed[done.name] = rest[0]
+            if claims is not None:
+                claims.end(done.name, kind == "done")
             worker.busy = None
             unfinished.remove(done.name)
             display.done(worker.number, done.name, rest[0])
@@ -161,8 +192,17 @@ def _one_gpu(number: int) -> Iterator[None]:
             os.environ["CUDA_VISIBLE_DEVICES"] = before
 
 
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, however that ended, and free what it holds."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
 @one_thread()
 def _work(pipe: Connection, folder: Path) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     for number in set(STOP_SIGNALS) - {signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all processes: the parent decides
     # Arithmetic on denormal numbers is a hundred times slower: a model would pay for its zeros.

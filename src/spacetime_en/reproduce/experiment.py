@@ -105,7 +105,7 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     if MODELS[experiment.model].trains:
         configs = [experiment.config(scale, rate) for rate in candidates]
         place = folder / "runs" / experiment.name
-        run, config, result["training"] = train_first_that_converges(configs, place, tell)
+        run, config, result["training"] = train_first_that_converges(configs, place, tell, task)
         model = None if run is None else run.model()
     else:
         torch.manual_seed(experiment.seed)

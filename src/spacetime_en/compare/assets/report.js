@@ -1,8 +1,8 @@
 // --- page ------------------------------------------------------------------------------------------
 
 function page() {
-  $("what").textContent = DATA.what;
-  if (DATA.audit) $("title").textContent = "AUDIT: targets that are all zero";
+  document.title = `spacetime-en: ${DATA.title}`;
+  for (const id of ["title", "what", "note"]) $(id).textContent = DATA[id];
   theme();
   for (const [term, text] of Object.entries(DATA.facts)) {
     element("dt", {}, term, $("facts"));
