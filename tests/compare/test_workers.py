@@ -20,6 +20,7 @@ class Toy(Job):
     name: str = ""
     needs: tuple[str, ...] = ()
     fails: bool = False
+    dies: bool = False
 
     def result(self, folder):
         return read_result(folder, self.name)
@@ -28,6 +29,8 @@ class Toy(Job):
         tell(0.5, "half")
         if self.fails:
             raise ZeroDivisionError("by nothing")
+        if self.dies:
+            os._exit(3)
         there = sorted(path.stem for path in (folder / "experiments").glob("*.json"))
         result = {"there": there, "pid": os.getpid()}
         write_result(folder, self.name, result)
@@ -52,12 +55,22 @@ def test_each_job_comes_after_those_that_it_needs_and_a_failure_stops_nobody(tmp
     failed = carry_out_all(jobs, tmp_path, "toy", 2)
     assert failed == {"b": "ZeroDivisionError: by nothing"}
     assert "a" in read_result(tmp_path, "c")["there"]
-    assert "4 of 4  c: fine" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.index("b: ZeroDivisionError") < said.index("c: fine")
+    assert "4 of 4" in said
     before = read_result(tmp_path, "a")
     again = carry_out_all([*jobs[:2], Toy("b", ("a",)), jobs[3]], tmp_path, "toy", 2)
     assert again == {}
     assert read_result(tmp_path, "a") == before
     assert read_result(tmp_path, "b")["pid"] != os.getpid()
+
+
+def test_a_process_that_dies_takes_its_own_job_only(tmp_path):
+    jobs = [Toy("a", dies=True), Toy("b", ("a",))]
+    failed = carry_out_all(jobs, tmp_path, "toy", 1)
+    assert list(failed) == ["a"]
+    assert failed["a"].startswith("its process died (exit code 3). What is done is kept")
+    assert read_result(tmp_path, "b") is not None
 
 
 def test_what_has_a_result_is_not_carried_out_again(tmp_path, no_process):

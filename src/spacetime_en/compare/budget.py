@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import dataclass, replace
@@ -17,10 +18,9 @@ from spacetime_en.training.batches import Batch, Batches
 from spacetime_en.training.fitting import some_windows
 from spacetime_en.training.settings import TrainingSettings, seconds
 
-TRIALS = (
-    4  # of learning rates: the preset's own, a third of it, three times it, and one of Optuna's
-)
+TRIALS = 4  # of learning rates, if there is time for them
 SEARCH = 0.3  # share of the budget that the trials get; the seeds get the rest
+TRIAL_STEPS = 20  # fewer would not tell one learning rate from another
 VALIDATION = 0.1  # share of a training that validations may take
 MOST_VALIDATIONS = 20  # of a training: more would only make its curve smoother
 FEWEST_STEPS = 2  # of a training that is worth its name
@@ -60,7 +60,7 @@ class ModelBudget:
         if self.steps is None:
             seconds(self.text, "budget")
         elif self.steps < FEWEST_STEPS * (TRIALS + self.seeds):
-            raise self._too_small(f"{TRIALS + self.seeds} trainings need some steps each")
+            raise self._too_small(f"{TRIALS + self.seeds} trainings need {FEWEST_STEPS} steps each")
 
     @property
     def steps(self) -> int | None:
@@ -73,13 +73,26 @@ class ModelBudget:
         """The processor time, if the budget is counted in that."""
         return None if self.steps is not None else seconds(self.text, "budget")
 
+    def trials(self, pace: Pace | None) -> int:
+        """The number of learning rates to try; none if there is no time for two.
+
+        Args:
+            pace: known if time is what counts.
+        """
+        if pace is None or self.seconds is None:
+            return TRIALS
+        each = pace.setup + pace.validation + TRIAL_STEPS * pace.step
+        most = int(SEARCH * (self.seconds - pace.spent) / each)
+        return min(TRIALS, most) if most > 1 else 0
+
     def trial(self, settings: TrainingSettings, pace: Pace | None) -> TrainingSettings:
-        """The settings of a trial of a learning rate; `pace` is known if time is what counts."""
-        return self._with(settings, SEARCH / TRIALS, pace)
+        """The settings of a trial of a learning rate, if there are any."""
+        return self._with(settings, SEARCH / self.trials(pace), pace)
 
     def seed(self, settings: TrainingSettings, pace: Pace | None) -> TrainingSettings:
         """The settings of a training with the best learning rate."""
-        return self._with(settings, (1 - SEARCH) / self.seeds, pace)
+        search = SEARCH if self.trials(pace) else 0.0
+        return self._with(settings, (1 - search) / self.seeds, pace)
 
     def _with(
         self, settings: TrainingSettings, share: float, pace: Pace | None
@@ -96,9 +109,10 @@ class ModelBudget:
         steps_left = left / pace.step
         if steps_left < FEWEST_STEPS:
             each = pace.setup + FEWEST_STEPS * pace.step + pace.validation
+            needed = math.ceil(each / share + pace.spent)
             raise self._too_small(
-                f"{amount(FEWEST_STEPS, 'step')} and a validation in each of its "
-                f"{TRIALS + self.seeds} trainings take about {each / share + pace.spent:.2g} s here"
+                f"{amount(self.seeds, 'training')} of {FEWEST_STEPS} steps and a validation each "
+                f"take {needed} s here"
             )
         count = min(MOST_VALIDATIONS, max(1.0, VALIDATION * left / pace.validation))
         budget = nothing | {"max_time": f"{left:.3f}s", "clock": "cpu"}
@@ -106,8 +120,7 @@ class ModelBudget:
 
     def _too_small(self, why: str) -> InputError:
         return InputError(
-            f"budget: {shortened(self.text)} is too small for this model: {why}; give it more, or "
-            "fewer seeds."
+            f"budget: {shortened(self.text)} is too small, because {why}; give more, or fewer seeds."
         )
 
 
@@ -121,8 +134,8 @@ def measure_pace(model: Forecaster, task: Task, settings: TrainingSettings) -> P
         [batch for batch, _ in zip(Batches(windows, settings.batch, seed=0), (1, 2), strict=False)]
         for windows in (task.train, task.val)
     )
-    step = min(_seconds_of_step(model.train(), batch, settings) for batch in training * 2)
-    forecast = min(_seconds_of_forecast(model.eval(), batch) for batch in validation * 2)
+    step = min(_seconds_of_step(model.train(), batch, settings) for batch in training)
+    forecast = min(_seconds_of_forecast(model.eval(), batch) for batch in validation)
     batches = -(-len(task.val) // settings.batch)
     passes = 2 if model.corrects_base else 1  # (its base is validated before the first step)
     spent = time.process_time() - begin

@@ -22,7 +22,7 @@ from spacetime_en.compare.intervals import Groups
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
-from spacetime_en.compare.models import Fit, Question, RateSearch
+from spacetime_en.compare.models import Fit, Question, RateSearch, pace_name
 from spacetime_en.compare.results import RESULTS, read_result
 from spacetime_en.compare.workers import carry_out_all
 from spacetime_en.data.task import Task
@@ -246,8 +246,14 @@ def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
         known = read_json(folder / BOARD_FILE, dict[str, Any])
         return dict(known.get("cost", {}))
     total = _processor_time() - begin
-    results = [read_result(folder, job.name) for job in made]
-    fitting = sum(result.get("seconds", 0.0) for result in results if result is not None)
+    fitting = 0.0
+    for job in made:
+        result = read_result(folder, job.name)
+        if result is None and isinstance(job, RateSearch):  # it failed, and took time all the same
+            pace = read_result(folder, pace_name(job.candidate))
+            fitting += 0.0 if pace is None else pace["spent"]
+        elif result is not None:
+            fitting += result.get("seconds", 0.0)
     return {
         "processor_seconds": total,
         "fitting_seconds": fitting,

@@ -165,7 +165,7 @@ class Leaderboard:
         return [
             "Error: position MSE per coordinate on test windows, the mean over windows and seeds; "
             "± is the standard deviation over seeds.",
-            f"To the best: the difference of errors, relative to the best's, and its {COVERAGE:.0%} "
+            f"To the best: the difference relative to the best's error, and its {COVERAGE:.0%} "
             f"interval, a paired bootstrap over {self.groups}.",
             "Training: processor time, with the search and all seeds.",
         ]
@@ -196,10 +196,12 @@ class Leaderboard:
             for row in self.rows
         ]
         terminal.table(HEAD, rows, self.title)
-        for note in (*self.notes(), *self.words()):
+        for note in self.notes():
             terminal.print(note)
         for preset, reason in self.reasons.items():
-            terminal.print(f"left out: {preset}: {reason}")
+            terminal.print(f"Left out: {preset}: {reason}")
+        for sentence in self.words():
+            terminal.say(sentence)
 
     def table(self) -> Table:
         """All columns, for the report."""
@@ -223,7 +225,7 @@ class Leaderboard:
         if all(row.ade is None for row in self.rows):
             del columns["ADE"], columns["FDE"]
         rows = [(row.preset, [make(row) for make in columns.values()]) for row in self.rows]
-        notes = [*self.words(), *self.notes()]
+        notes = self.notes()
         notes += [f"Left out: {preset}: {reason}" for preset, reason in self.reasons.items()]
         return Table("leaderboard", "Leaderboard", list(columns), rows, notes)
 

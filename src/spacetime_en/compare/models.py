@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spacetime_en._util.errors import InputError
-from spacetime_en.compare.budget import TRIALS, ModelBudget, Pace, measure_pace
+from spacetime_en.compare.budget import ModelBudget, Pace, measure_pace
 from spacetime_en.compare.candidates import Candidate, config_of
 from spacetime_en.compare.job import Job, Tell
 from spacetime_en.compare.results import Result, read_result, settings_of, write_result
@@ -58,6 +58,11 @@ def _loaded(key: str, question: Question) -> Task:
     return open_task(question.task)
 
 
+def pace_name(candidate: Candidate) -> str:
+    """The name of the file with a model's pace."""
+    return f"pace--{candidate.file_name}"
+
+
 @dataclass(frozen=True)
 class RateSearch(Job):
     """A few short trainings of one model, to find its learning rate."""
@@ -78,44 +83,57 @@ class RateSearch(Job):
         begin = time.process_time()
         config = config_of(self.candidate.preset, task, question.task, question.seed)
         pace = self._pace(config, task, folder)
-        rate = config.training.lr
-        config = dataclasses.replace(config, training=question.budget.trial(config.training, pace))
+        rate, trials = config.training.lr, question.budget.trials(pace)
+        result: Result = {
+            "name": self.name,
+            "preset": self.candidate.preset,
+            "trials": [{"lr": rate, "val_mse": None}],
+            "pace": None if pace is None else dataclasses.asdict(pace),
+        }
+        if trials:
+            training = question.budget.trial(config.training, pace)
+            config = dataclasses.replace(config, training=training)
+            result["trials"] = self._search(config, trials, task, folder, tell)
+        result["seconds"] = time.process_time() - begin
+        write_result(folder, self.name, result)
+        return result
+
+    def _search(
+        self, config: Config, trials: int, task: Task, folder: Path, tell: Tell
+    ) -> list[dict[str, float]]:
+        """Learning rates and the validation errors that they gave, best first.
+
+        The first that are tried are the preset's own, three times it and a third of it.
+        """
+        rate, storage = config.training.lr, self.question.storage
         place = folder / "searches" / self.candidate.file_name
-        study = f"{question.token}--{self.candidate.file_name}"
+        study = f"{self.question.token}--{self.candidate.file_name}"
         done = 0
 
         def told(line: str) -> None:
             nonlocal done
             done += 1
-            tell(done / TRIALS, line.partition(": ")[2])
+            tell(done / trials, line.partition(": ")[2])
 
         search(
             config,
             place,
-            trials=TRIALS,
-            storage=question.storage,
+            trials=trials,
+            storage=storage,
             name=study,
             space=(f"lr={rate / REACH!r}:{rate * REACH!r}:log",),
-            first=[{"lr": value} for value in (rate, rate / FACTOR, rate * FACTOR)],
+            first=[{"lr": value} for value in (rate, rate * FACTOR, rate / FACTOR)[:trials]],
             task=task,
             notify=told,
         )
-        found = tried(place, storage=question.storage, name=study)
-        result: Result = {
-            "name": self.name,
-            "preset": self.candidate.preset,
-            "trials": [{"lr": s["lr"], "val_mse": error} for s, error in found],
-            "pace": None if pace is None else dataclasses.asdict(pace),
-            "seconds": time.process_time() - begin,
-        }
-        write_result(folder, self.name, result)
-        return result
+        found = tried(place, storage=storage, name=study)
+        return [{"lr": settings["lr"], "val_mse": error} for settings, error in found]
 
     def _pace(self, config: Config, task: Task, folder: Path) -> Pace | None:
         """The pace of the model's training, measured once; None if steps are what counts."""
         if self.question.budget.steps is not None:
             return None
-        name = f"pace--{self.candidate.file_name}"
+        name = pace_name(self.candidate)
         known = read_result(folder, name)
         if known is None:
             model = config.build_model(task)
@@ -127,6 +145,8 @@ class RateSearch(Job):
 
     def summary(self, result: Result) -> str:
         best = result["trials"][0]
+        if best["val_mse"] is None:
+            return f"learning rate {best['lr']:.2g}, the preset's own: no time to try others"
         return f"learning rate {best['lr']:.2g}, validation MSE {best['val_mse']:.4g}"
 
 

@@ -46,10 +46,12 @@ def write_comparison(
     by_preset = {judgement.candidate.preset: judgement for judgement in judgements}
     ranked = [by_preset[row.preset] for row in board.rows]
     table = board.table()
-    write_text_atomically(folder / "leaderboard.md", f"# {board.title}\n\n{table.to_markdown()}")
+    words = " ".join(board.words())
+    text = f"# {board.title}\n\n{words}\n\n{table.to_markdown()}"
+    write_text_atomically(folder / "leaderboard.md", text)
     data = {
         "title": f"Which model for {task.label}?",
-        "what": " ".join(board.words()),
+        "what": words,
         "note": "The test windows with the largest errors of the best model, the worst first. "
         "Thick: observed. Thin, with discs: the true future. Drag to turn or move, scroll or "
         "pinch to zoom.",

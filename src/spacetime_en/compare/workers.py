@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -110,7 +110,11 @@ def _supervise(
             worker = by_pipe[pipe]  # type: ignore[index]
             done = worker.busy
             assert done is not None
-            kind, *rest = worker.hear()
+            try:
+                kind, *rest = worker.hear()
+            except _DiedError as died:  # only of this job: the others need not wait for it
+                kind, rest = "failed", [str(died)]
+                worker.replace(folder)
             if kind == "at":
                 display.at(worker.number, done.name, *rest)
                 continue
@@ -124,6 +128,10 @@ def _supervise(
             unfinished.remove(done.name)
             display.done(worker.number, done.name, rest[0])
     return failed
+
+
+class _DiedError(Exception):
+    """A worker's process has ended by itself."""
 
 
 @dataclass
@@ -147,10 +155,8 @@ class _Worker:
 
     def give(self, job: Job) -> None:
         self.busy = job
-        try:
+        with suppress(BrokenPipeError):  # (that it has died is noticed when listening to it)
             self.pipe.send(job)
-        except BrokenPipeError:
-            raise self._died() from None
 
     def hear(self) -> Any:
         try:
@@ -158,14 +164,19 @@ class _Worker:
         except (EOFError, ConnectionResetError):
             raise self._died() from None
 
-    def _died(self) -> InputError:
+    def _died(self) -> _DiedError:
         self.process.join()
         code = self.process.exitcode
         why = "; was memory short? Use fewer --workers" if code == -signal.SIGKILL else ""
-        return InputError(
-            f"{self.busy.name if self.busy else 'a worker'}: its process died (exit code "
-            f"{code}){why}. What is done is kept: the same command goes on from here."
+        return _DiedError(
+            f"its process died (exit code {code}){why}. What is done is kept: the same command "
+            "goes on from here."
         )
+
+    def replace(self, folder: Path) -> None:
+        """Start another process in place of one that has died."""
+        other = self.start(self.number, folder)
+        self.process, self.pipe = other.process, other.pipe
 
     def stop(self) -> None:
         """Let it write a checkpoint, then end it."""

@@ -153,6 +153,7 @@ function attention(blocks) {
 
 page();
 DATA.tables.forEach(table);
+if (DATA.tables.length === 1) $("view").before($("tables"));  // a leaderboard is the first thing to see
 if (DATA.scenes.length) { $("view").hidden = false; view(DATA.scenes); }
 if (DATA.panels.length) { $("charts").hidden = false; DATA.panels.forEach(chart); }
 if (DATA.attention.length) { $("attention").hidden = false; attention(DATA.attention); }
