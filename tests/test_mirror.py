@@ -12,6 +12,7 @@ READERS = "data/readers/test_readers.py"  # every reader, through `read`
 SIMULATOR = "data/simulation/test_simulator.py"  # against plain loops, through `simulate`
 COMMANDS = "cli/test_commands.py"  # as a user types them
 TESTED_ELSEWHERE = {
+    "cli/comparing.py": "integration/test_compare.py",  # it trains
     "cli/data.py": COMMANDS,
     "cli/runs.py": COMMANDS,
     "cli/training.py": COMMANDS,

@@ -48,7 +48,7 @@ def test_a_budget_in_steps_depends_on_no_clock():
 
 def test_a_budget_too_small_for_a_validation_is_refused_in_one_sentence():
     pace = Pace(0.1, 0.2, 5.0, 1.0)
-    with pytest.raises(InputError, match=r"budget: '10s' is too small, .* each take 18 s here"):
+    with pytest.raises(InputError, match=r"budget: '10s' is too small: .* each take 18 s here"):
         ModelBudget("10s", 3).seed(SETTINGS, pace)
     fewest = FEWEST_STEPS * (TRIALS + 3)
     with pytest.raises(InputError, match="budget: '13 steps' is too small"):

@@ -120,7 +120,7 @@ class ModelBudget:
 
     def _too_small(self, why: str) -> InputError:
         return InputError(
-            f"budget: {shortened(self.text)} is too small, because {why}; give more, or fewer seeds."
+            f"budget: {shortened(self.text)} is too small: {why}; give more, or fewer seeds."
         )
 
 
