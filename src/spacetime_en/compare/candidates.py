@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from spacetime_en._util.errors import InputError, first_line
+from spacetime_en._util.threads import one_thread
 from spacetime_en.data.task import Task
 from spacetime_en.nn.forecaster import ClosedForm
 from spacetime_en.nn.presets import PRESETS, find_preset
@@ -19,7 +20,7 @@ from spacetime_en.training.settings import TrainingSettings, preset_defaults
 
 Kind = Literal["trivial", "solved", "trained"]
 KINDS: tuple[Kind, ...] = ("trivial", "solved", "trained")  # the cheapest first
-PROBED = 8  # windows of each split that a model must be able to forecast
+PROBED = 2  # windows of each split that a model must be able to forecast
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Candidate:
         return "".join(c if c.isalnum() or c == "-" else "_" for c in self.preset)
 
 
+@one_thread()
 def find_candidates(
     task: Task, source: Mapping[str, Any], presets: Sequence[str]
 ) -> tuple[list[Candidate], dict[str, str]]:

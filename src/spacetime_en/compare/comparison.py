@@ -24,7 +24,7 @@ from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
 from spacetime_en.compare.models import Fit, Question, RateSearch, pace_name
 from spacetime_en.compare.results import RESULTS, read_result
-from spacetime_en.compare.workers import carry_out_all
+from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
 from spacetime_en.runs.run import FACTS_FILE, Run
 
@@ -87,7 +87,8 @@ def compare(
         storage: an Optuna storage URL; with it, the same call on several machines that share the
             folder divides the work among them.
     """
-    folder = Path(out)
+    folder, begin = Path(out), _processor_time()
+    check_workers(workers)
     if seeds < 1:
         raise InputError(f"seeds: expected a positive number, found {shortened(seeds)}.")
     allowance = ModelBudget(budget, seeds)
@@ -102,7 +103,6 @@ def compare(
     question = Question(dict(task), allowance, storage=storage, token=token)
     judgements = _judgements(question, candidates)
     jobs = _jobs(judgements)
-    begin = _processor_time()
     before = {job.name for job in jobs if job.result(folder) is not None}
     taken = None if claims is None else claims.named(token)
     failed = carry_out_all(jobs, folder, "comparison", workers, taken)
@@ -241,12 +241,12 @@ def _processor_time() -> float:
 
 
 def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
-    """What this sitting took, and which share of it was not spent on fitting models."""
+    """What this sitting took, and which share went neither into fitting nor into testing models."""
     if not made and (folder / BOARD_FILE).exists():
         known = read_json(folder / BOARD_FILE, dict[str, Any])
         return dict(known.get("cost", {}))
     total = _processor_time() - begin
-    fitting = 0.0
+    fitting = testing = 0.0
     for job in made:
         result = read_result(folder, job.name)
         if result is None and isinstance(job, RateSearch):  # it failed, and took time all the same
@@ -254,8 +254,10 @@ def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
             fitting += 0.0 if pace is None else pace["spent"]
         elif result is not None:
             fitting += result.get("seconds", 0.0)
+            testing += result.get("testing_seconds", 0.0)
     return {
         "processor_seconds": total,
         "fitting_seconds": fitting,
-        "overhead": 1 - fitting / total if total else 0.0,
+        "testing_seconds": testing,
+        "overhead": 1 - (fitting + testing) / total if total else 0.0,
     }

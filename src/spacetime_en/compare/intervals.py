@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-DRAWS = 10_000
+DRAWS = 2_000
 COVERAGE = 0.95
 FEWEST_GROUPS = 10  # recordings that can be drawn from; with fewer, each is cut into blocks
 

@@ -152,7 +152,8 @@ def _facts(task: Task, board: Leaderboard, cost: Mapping[str, Any]) -> dict[str,
         "Choice": "of learning rates, of the moment to stop and of the model: by validation "
         "windows; test windows were read once, after all trainings",
         "Processor time": f"{duration(cost['processor_seconds'])} in all, "
-        f"{duration(cost['fitting_seconds'])} of them for fitting models"
+        f"{duration(cost['fitting_seconds'])} of them for fitting models and "
+        f"{duration(cost['testing_seconds'])} for testing them"
         if cost
         else "not known",
         "Versions": ", ".join(f"{name} {number}" for name, number in here["versions"].items()),

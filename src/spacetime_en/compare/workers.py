@@ -48,11 +48,7 @@ def carry_out_all(
             work in it.
     Returns: an error message for every job that failed, by its name.
     """
-    most = os.cpu_count() or 1
-    if workers is not None and not 0 < workers <= most:
-        raise InputError(
-            f"workers: expected 1 to {most}, the number of cores here, found {workers}."
-        )
+    check_workers(workers)
     refuse_foreign(folder, what, RESULTS)
     todo = [job for job in jobs if job.result(folder) is None]
     if not todo:
@@ -75,6 +71,15 @@ def carry_out_all(
                 worker.stop()
             if claims is not None:
                 claims.release()
+
+
+def check_workers(workers: int | None) -> None:
+    """Refuse more processes than there are cores, and none."""
+    most = os.cpu_count() or 1
+    if workers is not None and not 0 < workers <= most:
+        raise InputError(
+            f"workers: expected 1 to {most}, the number of cores here, found {workers}."
+        )
 
 
 def _supervise(
