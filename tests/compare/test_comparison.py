@@ -119,7 +119,7 @@ def test_a_model_that_breaks_is_listed_and_the_others_go_on(cache, tmp_path, mon
 def test_what_cannot_be_asked_is_refused_before_anything_is_written(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
     for how, sentence in (
-        ({"seeds": 0}, "seeds: expected a positive number, found 0"),
+        ({"seeds": 0}, "seeds: expected"),
         ({"budget": "soon"}, "budget: expected a time"),
         ({"presets": ["set-22"]}, "did you mean 'set-2'"),
         ({"storage": "sqlite:////nowhere/at/all.db"}, "storage: .* cannot be opened"),

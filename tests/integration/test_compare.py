@@ -107,7 +107,7 @@ def test_the_winner_alone(tmp_path, cache):
         (["mlp"], "task: what to compare on? Give --task NAME or --data FOLDER"),
         ([*TASK, "--budget", "soon"], "budget: expected a time such as 90s"),
         ([*TASK, "--budget", "3 steps"], "budget: '3 steps' is too small"),
-        ([*TASK, "--seeds", "0"], "seeds: expected a positive number"),
+        ([*TASK, "--seeds", "0"], "seeds: expected"),
         ([*TASK, "--storage", "sqlite:////nowhere/x.db"], "cannot be opened"),
         ([*TASK, "--workers", "0"], "workers: expected 1 to"),
     ],

@@ -28,6 +28,7 @@ class _Comparing:
     data: Path | None = None
     budget: str = "5m"
     seeds: int = 3
+    seed: int = 0
     workers: int | None = None
     storage: str | None = None
 
@@ -48,6 +49,7 @@ class _Comparing:
             "presets": self.presets,
             "budget": self.budget,
             "seeds": self.seeds,
+            "seed": self.seed,
             "workers": self.workers,
             "storage": self.storage,
         }
@@ -71,6 +73,7 @@ class Compare(_Comparing):
             as 30s, 5m or 1h; or a number of steps, as "600 steps", with which the result does not
             depend on the machine.
         seeds: number of trainings of each model.
+        seed: the first of their seeds; the others follow it.
         workers: number of processes, each with one core (or GPU); by default one for each.
         storage: Optuna storage URL, such as postgresql://host/db; the same command on several
             machines with the same storage and a shared --out divides the work.
@@ -104,6 +107,7 @@ class Auto(_Comparing):
         data: folder of a data set to train on instead.
         budget: processor time of each trained model, or its steps, as for `spacetime compare`.
         seeds: number of trainings of each model.
+        seed: the first of their seeds; the others follow it.
         workers: number of processes, each with one core (or GPU); by default one for each.
         storage: Optuna storage URL, to divide the work among machines.
     """

@@ -13,7 +13,15 @@ from typing import Any
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import create_atomically, refuse_foreign, write_text_atomically
-from spacetime_en._util.schema import check_format, read_json, shortened, typed
+from spacetime_en._util.schema import (
+    Count,
+    PositiveInt,
+    check_format,
+    checked,
+    read_json,
+    shortened,
+    typed,
+)
 from spacetime_en._util.trust import remember
 from spacetime_en.compare.budget import ModelBudget
 from spacetime_en.compare.candidates import Candidate, find_candidates
@@ -59,13 +67,15 @@ class Compared:
     report: Path
 
 
+@checked
 def compare(
     task: Mapping[str, Any],
     out: str | os.PathLike[str],
     presets: Sequence[str] = (),
     *,
     budget: str = "5m",
-    seeds: int = 3,
+    seeds: PositiveInt = 3,
+    seed: Count = 0,
     workers: int | None = None,
     storage: str | None = None,
 ) -> Compared:
@@ -83,24 +93,23 @@ def compare(
         budget: of each trained model, for search, seeds and validation: processor time such as
             ``"5m"``, or ``"600 steps"``.
         seeds: number of trainings of each model.
+        seed: the first of their seeds; the others follow it.
         workers: number of processes, one core (or GPU) each; None: one per core or GPU.
         storage: an Optuna storage URL; with it, the same call on several machines that share the
             folder divides the work among them.
     """
     folder, begin = Path(out), _processor_time()
     check_workers(workers)
-    if seeds < 1:
-        raise InputError(f"seeds: expected a positive number, found {shortened(seeds)}.")
     allowance = ModelBudget(budget, seeds)
     refuse_foreign(folder, "comparison", QUESTION_FILE)
-    question = Question(dict(task), allowance, storage=storage)
+    question = Question(dict(task), allowance, seed, storage)
     loaded = question.load_task()
     if task.get("data") is not None:
         remember(task["data"])
     candidates, reasons = find_candidates(loaded, task, presets)
     claims = open_claims(storage)  # (an address that is wrong is refused before anything is made)
     token = _join(folder, loaded, question, presets)
-    question = Question(dict(task), allowance, storage=storage, token=token)
+    question = Question(dict(task), allowance, seed, storage, token)
     judgements = _judgements(question, candidates)
     jobs = _jobs(judgements)
     before = {job.name for job in jobs if job.result(folder) is not None}
@@ -193,6 +202,7 @@ def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) 
         "presets": sorted(presets),
         "budget": question.budget.text,
         "seeds": question.budget.seeds,
+        "seed": question.seed,
     }
     ours = json.loads(json.dumps(plain, default=str))
     path = folder / QUESTION_FILE
