@@ -21,7 +21,7 @@ from spacetime_en.training.settings import TrainingSettings, seconds
 TRIALS = 4  # of learning rates, if there is time for them
 SEARCH = 0.3  # share of the budget that the trials get; the seeds get the rest
 TRIAL_STEPS = 20  # fewer would not tell one learning rate from another
-VALIDATION = 0.1  # share of a training that validations may take
+VALIDATION_SHARE = 0.1  # share of a training that validations may take
 MOST_VALIDATIONS = 20  # of a training: more would only make its curve smoother
 FEWEST_STEPS = 2  # of a training that is worth its name
 
@@ -114,7 +114,7 @@ class ModelBudget:
                 f"{amount(self.seeds, 'training')} of {FEWEST_STEPS} steps and a validation each "
                 f"take {needed} s here"
             )
-        count = min(MOST_VALIDATIONS, max(1.0, VALIDATION * left / pace.validation))
+        count = min(MOST_VALIDATIONS, max(1.0, VALIDATION_SHARE * left / pace.validation))
         budget = nothing | {"max_time": f"{left:.3f}s", "clock": "cpu"}
         return replace(settings, **budget, validate_every=max(1, int(steps_left / count)))
 

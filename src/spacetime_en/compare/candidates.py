@@ -18,8 +18,8 @@ from spacetime_en.runs.config import Config
 from spacetime_en.training.fitting import mean_nodes
 from spacetime_en.training.settings import TrainingSettings, preset_defaults
 
-Kind = Literal["trivial", "solved", "trained"]
-KINDS: tuple[Kind, ...] = ("trivial", "solved", "trained")  # the cheapest first
+FitKind = Literal["trivial", "solved", "trained"]
+KINDS: tuple[FitKind, ...] = ("trivial", "solved", "trained")  # the cheapest first
 PROBED = 2  # windows of each split that a model must be able to forecast
 
 
@@ -34,7 +34,7 @@ class Candidate:
     """
 
     preset: str
-    kind: Kind
+    kind: FitKind
     parameters: int
 
     @property

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.compare.candidates import KINDS, Candidate, Kind
+from spacetime_en.compare.candidates import KINDS, Candidate, FitKind
 from spacetime_en.compare.intervals import COVERAGE, Groups, mean_interval
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.results import Result, read_result
 from spacetime_en.compare.table import Cell, Table, number
 
-HEAD = ("model", "error", "median", "± seeds", "to the best [95 %]", "training")
+BOARD_HEAD = ("model", "error", "median", "± seeds", "to the best [95 %]", "training")
 SUMMARY = ("mean", "median", "p90", "standard_error")
 
 
@@ -81,7 +81,7 @@ class Standing:
     """
 
     preset: str
-    kind: Kind
+    kind: FitKind
     validation: float
     error: float
     median: float
@@ -195,7 +195,7 @@ class Leaderboard:
             ]
             for row in self.rows
         ]
-        terminal.table(HEAD, rows, self.title)
+        terminal.table(BOARD_HEAD, rows, self.title)
         for note in self.notes():
             terminal.print(note)
         for preset, reason in self.reasons.items():
