@@ -13,7 +13,7 @@ SETTINGS = TrainingSettings(epochs=7, batch_size=16)
 def test_the_shares_of_all_trainings_are_the_budget(seeds):
     budget, pace = ModelBudget("5m", seeds), Pace(setup=1.0, step=0.01, validation=0.5, spent=4.0)
     trial, seed = budget.trial(SETTINGS, pace), budget.seed(SETTINGS, pace)
-    overhead = pace.setup + pace.validation
+    overhead = pace.setup + pace.validation + pace.step / 2
     each = [*[trial] * TRIALS, *[seed] * seeds]
     total = sum(seconds(s.max_time) + overhead for s in each) + pace.spent
     assert total == pytest.approx(300, rel=1e-3)
@@ -26,7 +26,7 @@ def test_validations_take_a_small_share_and_there_is_one(validation):
     training = ModelBudget("1m", 3).seed(SETTINGS, pace)
     steps = seconds(training.max_time) / pace.step
     count = steps / training.validate_every
-    assert 1 <= count <= 21
+    assert 0.4 < count <= 21  # (there is always one more, at the end)
     assert count * validation <= max(0.12 * seconds(training.max_time), 1.1 * validation)
 
 
@@ -34,8 +34,8 @@ def test_a_slow_model_tries_fewer_rates_or_none_and_its_seeds_get_the_time():
     slow, slower = Pace(0.0, 0.1, 0.5, 0.0), Pace(0.0, 0.5, 0.5, 0.0)
     budget = ModelBudget("30s", 3)
     assert (budget.trials(slow), budget.trials(slower)) == (3, 0)
-    assert seconds(budget.trial(SETTINGS, slow).max_time) == pytest.approx(2.5)
-    assert seconds(budget.seed(SETTINGS, slower).max_time) == pytest.approx(9.5)
+    assert seconds(budget.trial(SETTINGS, slow).max_time) == pytest.approx(2.45)
+    assert seconds(budget.seed(SETTINGS, slower).max_time) == pytest.approx(9.25)
 
 
 def test_a_budget_in_steps_depends_on_no_clock():

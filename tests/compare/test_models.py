@@ -89,7 +89,7 @@ def test_no_time_for_a_search_means_the_presets_own_rate(question, tmp_path):
     assert found["trials"] == [{"lr": PRESET_SETTINGS["linear"]["lr"], "val_mse": None}]
     assert "no time to try others" in job.summary(found)
     (config,) = Fit(slow, LINEAR, 0)._configs(slow.load_task(), tmp_path)
-    assert (config.training.max_time, config.training.clock) == ("111.000s", "cpu")
+    assert (config.training.max_time, config.training.clock) == ("106.500s", "cpu")
 
 
 def test_what_has_nothing_to_train_is_a_run_all_the_same(question, tmp_path, tiny_task):

@@ -104,17 +104,19 @@ class ModelBudget:
             return replace(settings, **nothing | {"steps": steps}, validate_every=every)
         assert pace is not None
         assert self.seconds is not None
-        # The last validation comes after the budget of the training itself.
-        left = share * (self.seconds - pace.spent) - pace.setup - pace.validation
+        # The last validation comes after the budget of the training itself, and so does, on
+        # average, half of its last step.
+        left = share * (self.seconds - pace.spent) - pace.setup - pace.validation - pace.step / 2
         steps_left = left / pace.step
         if steps_left < FEWEST_STEPS:
-            each = pace.setup + FEWEST_STEPS * pace.step + pace.validation
+            each = pace.setup + (FEWEST_STEPS + 0.5) * pace.step + pace.validation
             needed = math.ceil(each / share + pace.spent)
             raise self._too_small(
                 f"{amount(self.seeds, 'training')} of {FEWEST_STEPS} steps and a validation each "
                 f"take {needed} s here"
             )
-        count = min(MOST_VALIDATIONS, max(1.0, VALIDATION_SHARE * left / pace.validation))
+        count = min(MOST_VALIDATIONS, VALIDATION_SHARE * left / pace.validation)
+        count = max(count, 0.5)  # (half a validation: none before that at the end)
         budget = nothing | {"max_time": f"{left:.3f}s", "clock": "cpu"}
         return replace(settings, **budget, validate_every=max(1, int(steps_left / count)))
 

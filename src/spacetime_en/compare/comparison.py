@@ -116,6 +116,7 @@ def compare(
     taken = None if claims is None else claims.named(token)
     failed = carry_out_all(jobs, folder, "comparison", workers, taken)
     made = [job for job in jobs if job.name not in before]
+    anything = any(job.result(folder) is not None for job in made)
     choice = choose(judgements, folder)
     if choice is None:
         raise InputError(f"nothing could be fitted: {next(iter(failed.values()), '')}")
@@ -127,7 +128,7 @@ def compare(
     best = _keep_best(folder, choice)
     from spacetime_en.compare.report import write_comparison  # imports matplotlib
 
-    cost = _cost(folder, made, begin)
+    cost = _cost(folder, made, begin) if anything else _known_cost(folder)
     report = write_comparison(folder, loaded, board, judgements, cost)
     text = json.dumps({**board.to_json(), "cost": cost}, indent=1, ensure_ascii=False)
     write_text_atomically(folder / BOARD_FILE, text + "\n")
@@ -250,11 +251,14 @@ def _processor_time() -> float:
     return sum(os.times()[:4])
 
 
+def _known_cost(folder: Path) -> dict[str, Any]:
+    """That of an earlier sitting, in which something was done."""
+    path = folder / BOARD_FILE
+    return dict(read_json(path, dict[str, Any]).get("cost", {})) if path.exists() else {}
+
+
 def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
     """What this sitting took, and which share went neither into fitting nor into testing models."""
-    if not made and (folder / BOARD_FILE).exists():
-        known = read_json(folder / BOARD_FILE, dict[str, Any])
-        return dict(known.get("cost", {}))
     total = _processor_time() - begin
     fitting = testing = 0.0
     for job in made:

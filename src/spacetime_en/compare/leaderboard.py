@@ -297,7 +297,7 @@ def _standing(
         seeds=len(seeds),
         parameters=seeds[0]["parameters"],
         forecasts_per_second=_mean([seed["forecasts_per_second"] for seed in seeds]),
-        symmetry=max(e for seed in seeds for e in seed["equivariance_error"].values()),
+        symmetry=max(seeds[0]["equivariance_error"].values()),
         **costs,
     )
 

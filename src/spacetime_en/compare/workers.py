@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,10 +21,12 @@ from spacetime_en._util.files import locked, refuse_foreign
 from spacetime_en._util.machine import cores
 from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
 from spacetime_en._util.threads import one_thread
-from spacetime_en.compare.claims import Claims
 from spacetime_en.compare.display import JobDisplay
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.results import RESULTS
+
+if TYPE_CHECKING:
+    from spacetime_en.compare.claims import Claims
 
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
 LOOK = 5.0  # seconds between two looks at what other machines have done
