@@ -12,9 +12,14 @@ READERS = "data/readers/test_readers.py"  # every reader, through `read`
 SIMULATOR = "data/simulation/test_simulator.py"  # against plain loops, through `simulate`
 COMMANDS = "cli/test_commands.py"  # as a user types them
 TESTED_ELSEWHERE = {
+    "cli/comparing.py": "integration/test_compare.py",  # it trains
     "cli/data.py": COMMANDS,
     "cli/runs.py": COMMANDS,
     "cli/training.py": COMMANDS,
+    "compare/display.py": "compare/test_workers.py",
+    "compare/job.py": "compare/test_workers.py",  # a base class
+    "compare/panel.py": "reproduce/test_curves.py",
+    "compare/trained.py": "reproduce/test_experiment.py",  # it trains
     "data/datasets/dataset.py": "data/datasets/test_registry.py",  # a base class
     "data/differences.py": "data/test_trajectories.py",  # what velocities are, if none are given
     "data/given.py": "data/test_task.py",  # windows that somebody else has cut make a task

@@ -28,6 +28,7 @@ CORE = "core"  # the modules beside the folders
 COLOURS = {
     "cli": "#E9D8F4",
     "reproduce": "#F4D8E4",
+    "compare": "#F9DDDD",
     "report": "#FADCD0",
     "runs": "#FCE8C5",
     "training": "#FFF3B8",

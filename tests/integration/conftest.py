@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from spacetime_en.reproduce.plan import AUDITABLE, SCALES, TABLES, Experiment, plan, table
+from tests.integration.commands import TASK, start
 
 
 def reproduce(folder: Path, *arguments: str, check: bool = True) -> Any:
@@ -17,6 +18,27 @@ def reproduce(folder: Path, *arguments: str, check: bool = True) -> Any:
     if check:
         assert done.returncode == 0, done.stderr
     return done
+
+
+class ComparedByCommand(NamedTuple):
+    """What ``spacetime compare`` left, and what it said."""
+
+    folder: Path
+    said: Any
+
+
+MODELS = ("last-frame", "straight-line", "ridge-shared", "egnn")
+COMPARE = ("compare", *MODELS, *TASK, "--budget", "30 steps", "--seeds", "2")
+
+
+@pytest.fixture(scope="session")
+def compared_by_command(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> ComparedByCommand:
+    """Four models, compared as a user does it."""
+    folder = tmp_path_factory.mktemp("compared") / "x"
+    process = start(*COMPARE, "--out", str(folder), cache=cache)
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    return ComparedByCommand(folder, out + err)
 
 
 class Made(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from spacetime_en.runs.search import _open_storage
+from spacetime_en.runs.search import open_storage
 from tests.runs.test_search import two_workers
 
 
@@ -60,7 +60,7 @@ def server():
 def test_two_processes_share_a_study_in_postgresql(tmp_path, cache, tiny_task, server):
     for text in two_workers(tmp_path, cache, ["--storage", server]):
         assert "preset: waiting.Waiting" in text
-    storage = _open_storage(server, tmp_path)
+    storage = open_storage(server, tmp_path)
     trials = optuna.load_study(study_name="spacetime", storage=storage).trials
     storage.remove_session()
     storage.engine.dispose()

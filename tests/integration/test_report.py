@@ -1,6 +1,7 @@
-"""The report in a real browser: a click, a rotation, a phone, no errors."""
+"""The reports in a real browser: a click, a rotation, a phone, no errors."""
 
 import shutil
+from functools import partial
 
 import pytest
 
@@ -31,17 +32,17 @@ def browser():
 
 
 @pytest.fixture
-def opened(browser, everything):
-    """Opens the report; fails the test if the page complains or asks for anything else."""
+def open_report(browser):
+    """Opens a report; fails the test if the page complains or asks for anything else."""
     contexts, complaints = [], []
 
-    def open_page(**options):
+    def open_page(report, **options):
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        address = (everything.folder / "report.html").as_uri()
+        address = report.as_uri()
         page.on("request", lambda r: r.url.startswith(address) or complaints.append(r.url))
         page.goto(address)
         return page
@@ -50,6 +51,12 @@ def opened(browser, everything):
     for context in contexts:
         context.close()
     assert complaints == []
+
+
+@pytest.fixture
+def opened(open_report, everything):
+    """Opens the report of the paper's experiments."""
+    return partial(open_report, everything.folder / "report.html")
 
 
 def pixels(page):
@@ -148,3 +155,45 @@ def test_curves_tell_their_numbers(opened):
     dot = panels.first.locator("circle").first
     dot.dispatch_event("pointerenter")
     assert panels.first.locator(".told").text_content().startswith("SET: ")
+
+
+# --- of a comparison ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_comparison_begins_with_its_leaderboard(open_report, compared_by_command, scheme):
+    page = open_report(compared_by_command.folder / "report.html", color_scheme=scheme)
+    assert page.title() == "spacetime-en: Which model for charged?"
+    assert page.locator("#title").text_content() == "Which model for charged?"
+    assert page.locator("#what").text_content().startswith("Best, by validation error: ")
+    sections = page.locator("main > section:visible")
+    assert sections.nth(0).get_attribute("id") == "tables"
+    table = page.locator("#table-leaderboard table")
+    errors = table.locator("tbody tr td:nth-child(2)").all_text_contents()
+    assert len(errors) == 4
+    assert [float(error) for error in errors] == sorted(map(float, errors))
+    head = table.locator("th", has_text="parameters")
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+
+
+def test_the_worst_windows_of_the_best_model_can_be_looked_at(open_report, compared_by_command):
+    page = open_report(compared_by_command.folder / "report.html")
+    page.locator("#space").scroll_into_view_if_needed()
+    assert page.locator("#scene option").count() == 6
+    first = pixels(page)
+    page.locator("#scene").select_option("5")
+    assert pixels(page) != first
+    page.locator("#models input").first.uncheck()
+    page.locator("#play").click()
+    page.wait_for_function("document.getElementById('play').textContent.includes('pause')")
+    dot = page.locator("#panel-learning_curves circle").first
+    dot.dispatch_event("pointerenter")
+    assert page.locator("#panel-learning_curves .told").text_content().startswith("egnn: ")
+
+
+def test_on_a_phone_a_comparison_is_as_wide_as_the_screen(open_report, compared_by_command):
+    page = open_report(compared_by_command.folder / "report.html", **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    box = page.locator("#table-leaderboard .scroll")
+    assert box.evaluate("e => e.scrollWidth > e.clientWidth")

@@ -1,28 +1,9 @@
-"""Columns: short numbers that keep their size, and seeds summed up in one cell."""
+"""Columns: seeds summed up in one cell."""
 
 import math
 
-import pytest
-
-from spacetime_en.reproduce.columns import COST, ERRORS, Cell, mean_and_deviation, number
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (3.21456, "3.21"),
-        (0.0123, "0.0123"),
-        (16.2, "16.2"),
-        (1.2e-7, "1.2e-07"),
-        (0.0, "0"),
-        (1234.5, "1,234"),
-        (123456.0, "123,456"),
-        (4.2e30, "4.2e+30"),
-        (None, "–"),
-    ],
-)
-def test_numbers_are_short_and_never_lose_their_size(value, text):
-    assert number(value) == text
+from spacetime_en.compare.table import Cell
+from spacetime_en.reproduce.columns import COST, ERRORS, mean_and_deviation
 
 
 def test_seeds_become_mean_and_standard_deviation():

@@ -6,9 +6,10 @@ import json
 import pytest
 
 from spacetime_en._util.errors import InputError
+from spacetime_en.compare import trained
+from spacetime_en.compare.results import read_result, result_path
 from spacetime_en.evaluation import TRIVIAL_FORECASTS
-from spacetime_en.reproduce import experiment as module
-from spacetime_en.reproduce.experiment import carry_out, checked_result, rates, read_result
+from spacetime_en.reproduce.experiment import carry_out, checked_result, rates
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
 
 SCALE = dataclasses.replace(
@@ -23,10 +24,10 @@ def carried_out(monkeypatch, cache, tmp_path):
 
     def run(experiment, scale=SCALE):
         for trial in experiment.trials(scale):
-            if read_result(tmp_path, trial) is None:
+            if read_result(tmp_path, trial.name) is None:
                 carry_out(trial, scale, tmp_path, lambda *how: None)
         carry_out(experiment, scale, tmp_path, lambda *how: None)
-        return read_result(tmp_path, experiment)
+        return read_result(tmp_path, experiment.name)
 
     return run
 
@@ -53,7 +54,7 @@ def test_a_result_has_errors_cost_symmetry_curve_and_where_it_was_made(carried_o
 
 def test_the_rate_is_the_one_whose_trial_was_best(carried_out, tmp_path):
     found = carried_out(Experiment(Data(), "linear"))
-    trials = [read_result(tmp_path, t) for t in Experiment(Data(), "linear").trials(SCALE)]
+    trials = [read_result(tmp_path, t.name) for t in Experiment(Data(), "linear").trials(SCALE)]
     best = min(trials, key=lambda trial: trial["training"]["val_mse"])
     assert found["rate"] == best["rate"] == 1e-2
     assert "test" not in best  # trials never see the test
@@ -69,7 +70,7 @@ def test_a_trial_that_diverges_is_not_chosen(carried_out, tmp_path):
     )
     experiment = Experiment(Data(), "linear")
     result = carried_out(experiment, scale)
-    diverged = read_result(tmp_path, experiment.trials(scale)[0])
+    diverged = read_result(tmp_path, experiment.trials(scale)[0].name)
     assert diverged["training"]["diverged"]
     assert [result["rate"]] == rates(experiment, scale, tmp_path) == [1e-3]
 
@@ -78,7 +79,7 @@ def test_a_training_that_diverges_at_the_best_rate_begins_again_at_the_next(
     carried_out, monkeypatch, tmp_path
 ):
     experiment = Experiment(Data(), "linear")
-    real = module.train
+    real = trained.train
 
     def wild(config, folder, **how):
         if folder.name == experiment.name:  # the first try of the training itself
@@ -87,7 +88,7 @@ def test_a_training_that_diverges_at_the_best_rate_begins_again_at_the_next(
             raise InputError("training: the loss is nan.")
         return real(config, folder, **how)
 
-    monkeypatch.setattr(module, "train", wild)
+    monkeypatch.setattr(trained, "train", wild)
     result = carried_out(experiment)
     best, second = rates(experiment, SCALE, tmp_path)
     assert result["training"]["diverged_at"] == [best]
@@ -137,7 +138,7 @@ def test_a_result_of_other_settings_is_refused_and_a_broken_one_named(carried_ou
     experiment = Experiment(Data(), "linear")
     carried_out(experiment)
     checked_result(tmp_path, experiment, SCALE)
-    trial = module.path_of(tmp_path, experiment.trials(SCALE)[0])
+    trial = result_path(tmp_path, experiment.trials(SCALE)[0].name)
     text = trial.read_text()
     better = json.loads(text)
     better["training"]["val_mse"] = 0.0  # now another rate would be chosen
@@ -149,12 +150,6 @@ def test_a_result_of_other_settings_is_refused_and_a_broken_one_named(carried_ou
     with pytest.raises(InputError, match=r"linear--seed0.json: was made with other settings"):
         checked_result(tmp_path, experiment, other)
     for broken in ("{", "null", "7"):
-        module.path_of(tmp_path, experiment).write_text(broken)
+        result_path(tmp_path, experiment.name).write_text(broken)
         with pytest.raises(InputError, match=r"is no result .* delete it to make it again"):
             checked_result(tmp_path, experiment, SCALE)
-
-
-def test_numbers_that_json_does_not_know_become_null():
-    assert json.dumps(module._rounded({"a": [float("inf"), 0.12345678]})) == (
-        '{"a": [null, 0.123457]}'
-    )

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from spacetime_en.compare.panel import Curve, Panel
 from spacetime_en.report.scene import Scene
-from spacetime_en.reproduce.curves import Curve, Panel
 from spacetime_en.reproduce.figures import plot_attention, plot_panel, plot_scenes
 
 X = np.random.default_rng(0).standard_normal((4, 2, 3))

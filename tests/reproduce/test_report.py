@@ -1,24 +1,12 @@
-"""The report is one file that needs nothing else."""
+"""The report of the paper's experiments."""
 
 import json
 import re
 
-from spacetime_en.reproduce.experiment import path_of
+from spacetime_en.compare.results import result_path
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
-from spacetime_en.reproduce.report import html_report, write_report
+from spacetime_en.reproduce.report import write_report
 from tests.reproduce.test_experiment import carried_out  # noqa: F401  (a fixture)
-
-
-def test_the_page_holds_its_data_and_asks_the_network_for_nothing():
-    data = {"what": "a </script> in the text", "tables": [], "facts": {"a": "ü"}}
-    made = html_report(data)
-    (text,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', made, re.S)
-    assert json.loads(text) == data
-    addresses = set(re.findall(r"https?://[^\"'\s)]+", made))
-    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, never fetched
-    assert not re.findall(r"<(?:link|img|iframe)\b|\bsrc=|@import|url\(|fetch\(", made)
-    assert "/*" + "DATA" not in made
-    assert "/*" + "SCRIPT" not in made
 
 
 def nothing_finite(value):
@@ -34,7 +22,7 @@ def test_a_model_that_blew_up_does_not_take_the_report_along(carried_out, tmp_pa
     scale = SCALES["quick"]
     for model in ("set", "mlp"):
         carried_out(Experiment(Data(), model), scale)
-    path = path_of(tmp_path, Experiment(Data(), "set"))
+    path = result_path(tmp_path, Experiment(Data(), "set").name)
     result = json.loads(path.read_text())
     for part in ("test", "shown", "attention"):
         result[part] = nothing_finite(result[part])

@@ -1,12 +1,14 @@
 """Tables from results: what is printed is what was measured."""
 
 import json
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from spacetime_en import InputError
-from spacetime_en.reproduce.columns import Cell
-from spacetime_en.reproduce.experiment import _settings, path_of
+from spacetime_en.compare.results import result_path, settings_of
+from spacetime_en.compare.table import Cell
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
 from spacetime_en.reproduce.tables import Results, make_tables
 
@@ -23,7 +25,7 @@ def write(folder, experiment, mean, **more):
     names = ("last_frame", "straight_line", "least_squares_line")
     result = {
         "rate": 1e-3,
-        "settings": _settings(experiment.config(SCALE, 1e-3)),
+        "settings": settings_of(experiment.config(SCALE, 1e-3)),
         "training": {
             "seconds": 300.0,
             "steps": 1000,
@@ -39,7 +41,7 @@ def write(folder, experiment, mean, **more):
         },
         "clean": dict.fromkeys(("model", *names), both),
     } | more
-    path = path_of(folder, experiment)
+    path = result_path(folder, experiment.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result))
 
@@ -85,11 +87,11 @@ def test_a_seed_that_diverged_is_counted_and_an_infinite_error_is_not_left_out(t
     for seed in range(3):
         write(tmp_path, Experiment(Data(), "set", seed), 4.0)
         write(tmp_path, Experiment(Data(), "egnn", seed), 4.0)
-    lost = path_of(tmp_path, Experiment(Data(), "set", 1))
+    lost = result_path(tmp_path, Experiment(Data(), "set", 1).name)
     result = json.loads(lost.read_text())
     del result["test"]
     lost.write_text(json.dumps(result | {"training": {"diverged": True}}))
-    infinite = path_of(tmp_path, Experiment(Data(), "egnn", 2))
+    infinite = result_path(tmp_path, Experiment(Data(), "egnn", 2).name)
     result = json.loads(infinite.read_text())
     result["test"]["position_mse"]["mean"] = None  # JSON knows no infinity
     infinite.write_text(json.dumps(result))
@@ -103,12 +105,12 @@ def test_a_seed_that_diverged_is_counted_and_an_infinite_error_is_not_left_out(t
 def test_a_training_that_began_again_is_told_and_all_rates_are_shown(tmp_path):
     for seed in range(2):
         write(tmp_path, Experiment(Data(), "set", seed), 4.0)
-    other = path_of(tmp_path, Experiment(Data(), "set", 1))
+    other = result_path(tmp_path, Experiment(Data(), "set", 1).name)
     result = json.loads(other.read_text())
     result["training"]["diverged_at"] = [1e-3]
     result |= {
         "rate": 3e-4,
-        "settings": _settings(Experiment(Data(), "set", 1).config(SCALE, 3e-4)),
+        "settings": settings_of(Experiment(Data(), "set", 1).config(SCALE, 3e-4)),
     }
     other.write_text(json.dumps(result))
     table = tables(tmp_path)["baselines"]
@@ -119,9 +121,9 @@ def test_a_training_that_began_again_is_told_and_all_rates_are_shown(tmp_path):
 def test_a_model_whose_every_training_diverged_still_has_its_row(tmp_path):
     write(tmp_path, Experiment(Data(20), "mlp"), 4.0)
     experiment = Experiment(Data(20), "set")
-    settings = _settings(experiment.config(SCALE, 1e-3))
+    settings = settings_of(experiment.config(SCALE, 1e-3))
     result = {"rate": 1e-3, "settings": settings, "training": {"diverged": True}}
-    path_of(tmp_path, experiment).write_text(json.dumps(result))
+    result_path(tmp_path, experiment.name).write_text(json.dumps(result))
     cells = row(tables(tmp_path)["n20"], "SET")
     assert cells["seeds"].text == "1, 1 diverged"
     assert cells["position MSE"] == Cell()
@@ -181,3 +183,14 @@ def test_markdown_has_a_line_for_every_row(tmp_path):
     assert lines[0].startswith("|  | parameters | published | seeds | position MSE |")
     assert lines[2].startswith("| SET | 796,058 | 5.72e-11 | 1 | 4 | 2 | 8 |")
     assert len({line.count("|") for line in lines[:5]}) == 1
+
+
+def test_the_stored_results_give_the_stored_tables():
+    """Those of results/cpu are older than some settings, which had their defaults."""
+    folder = Path(__file__).parents[2] / "results" / "cpu"
+    made = tables(folder)
+    assert {path.stem for path in (folder / "tables").iterdir()} == set(made)
+    for name, table in made.items():
+        assert table.to_markdown() == (folder / "tables" / f"{name}.md").read_text()
+    stored = json.loads((folder / "tables.json").read_text())["tables"]
+    assert json.loads(json.dumps([asdict(table) for table in made.values()])) == stored

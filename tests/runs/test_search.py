@@ -17,7 +17,7 @@ from spacetime_en import InputError
 from spacetime_en._util.errors import Interrupted
 from spacetime_en.cli import main
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.search import Dimension, _open_storage, search
+from spacetime_en.runs.search import Dimension, open_storage, search, tried
 from spacetime_en.training import TrainingProgress
 from tests.conftest import TINY
 from tests.integration.commands import TASK, finish, start
@@ -40,7 +40,7 @@ def config(text=TEXT):
 
 
 def study(folder, storage=None):
-    return optuna.load_study(study_name="spacetime", storage=_open_storage(storage, folder))
+    return optuna.load_study(study_name="spacetime", storage=open_storage(storage, folder))
 
 
 def test_a_search_finds_the_better_setting_and_train_takes_it(tmp_path):
@@ -76,6 +76,20 @@ def test_running_it_again_adds_only_what_is_missing(tmp_path, storage):
     for trials, there in ((2, 2), (2, 2), (3, 3)):
         search(config(), tmp_path, trials=trials, storage=url, notify=lambda text: None)
         assert len(study(tmp_path, url).trials) == there
+
+
+def test_what_is_asked_for_is_tried_first_and_again_if_that_failed(tmp_path):
+    first = [{"lr": 2e-3}, {"lr": 5e-3}]
+    search(config(), tmp_path, trials=1, first=first, notify=lambda line: None)
+    begun = study(tmp_path)
+    begun.tell(begun.ask(), state=TrialState.FAIL)  # the second, of a worker that died
+    search(config(), tmp_path, trials=3, first=first, notify=lambda line: None)
+    rates = [t.params["lr"] for t in study(tmp_path).trials if t.state is TrialState.COMPLETE]
+    assert rates[:2] == [2e-3, 5e-3]
+    assert rates[2] not in rates[:2]
+    found = tried(tmp_path)
+    assert {settings["lr"] for settings, _ in found} == set(rates)
+    assert [error for _, error in found] == sorted(error for _, error in found)
 
 
 def test_trials_that_fall_behind_are_pruned_and_diverging_ones_do_not_end_the_search(tmp_path):
@@ -234,9 +248,7 @@ def test_a_journal_that_is_no_file(tmp_path):
 @pytest.mark.parametrize("keep", [0, 100, 5_000, 20_000])  # bytes before the garbage
 def test_a_damaged_data_base_is_a_sentence_and_stays_as_it_was(tmp_path, keep):
     path = tmp_path / "study.db"
-    optuna.create_study(
-        storage=_open_storage(f"sqlite:///{path}", tmp_path), study_name="spacetime"
-    )
+    optuna.create_study(storage=open_storage(f"sqlite:///{path}", tmp_path), study_name="spacetime")
     found = path.read_bytes()
     damaged = found[:keep] + b"garbage!" * ((len(found) - keep) // 8)
     path.write_bytes(damaged)
@@ -255,7 +267,7 @@ def test_a_worker_that_is_beaten_to_the_tables_tries_again(tmp_path, monkeypatch
         return RDBStorage(*arguments, **options)
 
     monkeypatch.setattr("spacetime_en.runs.search.RDBStorage", storage)
-    assert isinstance(_open_storage(f"sqlite:///{tmp_path}/study.db", tmp_path), RDBStorage)
+    assert isinstance(open_storage(f"sqlite:///{tmp_path}/study.db", tmp_path), RDBStorage)
 
 
 SEARCH = ["search", "waiting.Waiting", *TASK, "--steps", "10", "--batch-size", "16"]

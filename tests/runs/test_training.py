@@ -1,9 +1,15 @@
-"""Which process writes; how runs are trained and resumed is in test_run.py."""
+"""Which process writes, runs without training; how runs are resumed is in test_run.py."""
 
 import pytest
 from lightning.fabric.utilities.rank_zero import _get_rank
 
-from spacetime_en.runs.training import is_first_process
+from spacetime_en import Forecaster, StraightLine
+from spacetime_en.evaluation import mean_position_error
+from spacetime_en.runs.config import Config
+from spacetime_en.runs.run import Run
+from spacetime_en.runs.training import is_first_process, keep_untrained
+from spacetime_en.training.settings import TrainingSettings
+from tests.conftest import TINY
 
 
 @pytest.mark.parametrize(
@@ -24,3 +30,14 @@ def test_the_first_process_is_lightnings(monkeypatch, variables, first):
         monkeypatch.setenv(name, value)
     assert is_first_process() is first
     assert ((_get_rank() or 0) == 0) is first
+
+
+def test_a_model_with_nothing_to_train_is_kept_as_a_run(tmp_path, tiny_task):
+    config = Config("straight-line", {}, {"name": "charged", **TINY}, TrainingSettings())
+    keep_untrained(config, tmp_path / "run", tiny_task)
+    run = Run.open(tmp_path / "run")
+    graph, _ = tiny_task.test[:2]
+    assert (run.model()(graph).x == StraightLine()(graph).x).all()
+    error = mean_position_error(StraightLine(), tiny_task.val, 100)
+    assert run.load("best").progress.best == error
+    assert Forecaster.from_pretrained(tmp_path / "run" / "model").trained_on == run.data

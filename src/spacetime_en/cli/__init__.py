@@ -16,6 +16,7 @@ from spacetime_en.cli.guard import guarded
 # By the words that the user types: the module and the name in it, and the line in the help.
 COMMANDS = {
     "train": ("training.Train", "Train a model on a task."),
+    "compare": ("comparing.Compare", "Find the best model for your data."),
     "search": ("training.Search", "Search for good settings with Optuna."),
     "evaluate": ("runs.Evaluate", "Measure a trained model's errors beside trivial forecasts."),
     "predict": ("runs.Predict", "Forecast new data with a trained model."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from tyro.conf import Positional
 
@@ -42,7 +42,8 @@ class Train(_Training):
     task: spacetime train set --task charged --help
 
     Args:
-        preset: name of a preset (see `spacetime models`), or import path of your own class.
+        preset: name of a preset (see `spacetime models`), import path of your own class, or auto,
+            which compares all and trains the best (spacetime train auto --help).
         out: folder of the run.
         task: name of a task: charged, charged-noisy, gravity, springs, egnn-nbody, solar-system,
             mocap-walk, mocap-run, mocap-basketball, eth, hotel, univ, zara1 or zara2.
@@ -56,6 +57,15 @@ class Train(_Training):
         resume: continue the run in --out if there is one; only the budget may change.
         loggers: tensorboard, csv, or import paths of other Lightning loggers.
     """
+
+    @classmethod
+    def with_options_for(cls, arguments: Sequence[str]) -> type[Any]:
+        """The command for a preset and a task; for the word ``auto``, the one that chooses."""
+        if list(arguments[:1]) == ["auto"]:
+            from spacetime_en.cli.comparing import Auto
+
+            return Auto.with_options_for(arguments)
+        return super().with_options_for(arguments)
 
     resume: bool = False
     loggers: tuple[str, ...] = ("tensorboard", "csv")

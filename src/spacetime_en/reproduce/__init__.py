@@ -1,8 +1,8 @@
 """The paper's experiments, with true targets: ``spacetime reproduce``.
 
-``plan`` lists the experiments, ``experiment`` and ``workers`` carry them out, ``columns``,
-``tables``, ``curves``, ``scenes`` and ``figures`` present the results, ``report`` writes them.
-Imports report and every room below.
+A plan for the engine in ``compare``: ``plan`` lists the experiments, ``experiment`` makes jobs of
+them, ``columns``, ``tables``, ``curves``, ``scenes`` and ``figures`` present the results,
+``report`` writes them. Imports compare and every room below.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spacetime_en._util.errors import InputError
+from spacetime_en.compare.workers import carry_out_all
+from spacetime_en.reproduce.experiment import PaperJob
 from spacetime_en.reproduce.plan import AUDITABLE, SCALES, TABLES, ScaleName, plan, table
-from spacetime_en.reproduce.workers import carry_out_all
 
 
 def reproduce(
@@ -35,9 +36,11 @@ def reproduce(
     chosen = list(tables) or list(AUDITABLE if zero else TABLES)
     for name in chosen:
         table(name, SCALES[scale], zero)  # refuses unknown names before anything runs
-    failed = carry_out_all(plan(chosen, SCALES[scale], zero), SCALES[scale], out, workers)
+    jobs = [PaperJob(experiment, SCALES[scale]) for experiment in plan(chosen, SCALES[scale], zero)]
+    failed = carry_out_all(jobs, out, "reproduction", workers)
     from spacetime_en.reproduce.report import write_report  # imports matplotlib
 
     print(f"written: {write_report(out, SCALES[scale])}")
     if failed:
-        raise InputError(f"{len(failed)} experiment(s) failed: {failed[0]}")
+        first = next(iter(failed))
+        raise InputError(f"{len(failed)} experiment(s) failed: {first}: {failed[first]}")

@@ -8,25 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spacetime_en.reproduce.experiment import Result
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A number to sort by, or None, and its printed form."""
-
-    value: float | None = None
-    text: str = "–"
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A short form that never rounds to 0: 3.21, 0.0123, 1.2e-07, 12,345."""
-    if value is None or math.isnan(value):
-        return "–"
-    if value == 0 or 1e-3 <= abs(value) < 1e4:
-        text = f"{value:.{digits}g}"
-        return text if "e" not in text else f"{value:,.0f}"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.1e}"
+from spacetime_en.compare.results import Result
+from spacetime_en.compare.table import Cell, number
 
 
 def mean_and_deviation(values: Sequence[float]) -> Cell:

@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 
+from spacetime_en.compare.panel import Curve, Panel
+from spacetime_en.compare.results import Result
 from spacetime_en.nn.presets import build_model
 from spacetime_en.reproduce.columns import ERRORS
-from spacetime_en.reproduce.experiment import Result
 from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
 from spacetime_en.reproduce.tables import TRIVIAL, Results
 
 SIZES = (5, 20, 30)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A labelled curve.
-
-    Args:
-        label: the model's.
-        x, y: the points.
-        trivial: whether it belongs to a trivial forecast.
-    """
-
-    label: str
-    x: list[float]
-    y: list[float]
-    trivial: bool = False
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A figure of curves.
-
-    Args:
-        name: of its files.
-        title, x, y: titles of the figure and its axes.
-        curves: the curves.
-        log_x, log_y: whether an axis is logarithmic.
-        ticks: of the x axis; empty for automatic ones.
-    """
-
-    name: str
-    title: str
-    x: str
-    y: str
-    curves: list[Curve]
-    log_x: bool = False
-    log_y: bool = True
-    ticks: list[int] = field(default_factory=list)
 
 
 def make_panels(results: Results) -> list[Panel]:

@@ -1,20 +1,27 @@
-"""Carry out one experiment: train, test, and write the result as one JSON file."""
+"""An experiment of the paper as a job of the engine: train, test, write the result."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import shutil
-import time
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import write_text_atomically
+from spacetime_en.compare.job import Job, Tell
+from spacetime_en.compare.results import (
+    Result,
+    made_with,
+    read_result,
+    result_path,
+    settings_of,
+    write_result,
+)
+from spacetime_en.compare.trained import train_first_that_converges
 from spacetime_en.data import Task
 from spacetime_en.evaluation import TRIVIAL_FORECASTS, evaluate, measure_errors
 from spacetime_en.nn.forecaster import Forecaster
@@ -22,37 +29,41 @@ from spacetime_en.nn.models.set import SET
 from spacetime_en.reproduce.plan import MODELS, Experiment, Scale
 from spacetime_en.reproduce.published import centroid_variance
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.run import environment, learning_curve
-from spacetime_en.runs.training import train
+from spacetime_en.runs.run import environment
 
-if TYPE_CHECKING:
-    from lightning.pytorch import Callback
-
-RESULTS = "experiments"  # the folder of the results
 SHOWN = 8  # the first test windows, whose forecasts are kept: not a choice of lucky ones
-Result = dict[str, Any]
-Tell = Callable[[float, str], None]
 
 
-def path_of(folder: Path, experiment: Experiment) -> Path:
-    """The file of an experiment's result."""
-    return folder / RESULTS / f"{experiment.name}.json"
+@dataclass(frozen=True)
+class PaperJob(Job):
+    """An experiment of the paper at a scale."""
 
+    experiment: Experiment
+    scale: Scale
 
-def read_result(folder: Path, experiment: Experiment) -> Result | None:
-    """The result of an experiment, or None."""
-    path = path_of(folder, experiment)
-    try:
-        return dict(json.loads(path.read_text()))
-    except FileNotFoundError:
-        return None
-    except (UnicodeDecodeError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: is no result ({error}); delete it to make it again.") from None
+    @property
+    def name(self) -> str:
+        return self.experiment.name
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return tuple(trial.name for trial in self.experiment.trials(self.scale))
+
+    def result(self, folder: Path) -> Result | None:
+        return checked_result(folder, self.experiment, self.scale)
+
+    def carry_out(self, folder: Path, tell: Tell) -> Result:
+        return carry_out(self.experiment, self.scale, folder, tell)
+
+    def summary(self, result: Result) -> str:
+        if "test" in result:
+            return f"test MSE {result['test']['position_mse']['mean']:.4g}"
+        return f"validation MSE {result['training'].get('val_mse', float('nan')):.4g}"
 
 
 def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result | None:
     """The result of an experiment, or None; refused if its settings are not the plan's."""
-    result = read_result(folder, experiment)
+    result = read_result(folder, experiment.name)
     if result is None:
         return None
     diverged = result.get("training", {}).get("diverged_at", ())
@@ -61,10 +72,9 @@ def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result
     except InputError:  # its trials are missing
         candidates = [result.get("rate")]
     configs = [experiment.config(scale, rate) for rate in candidates[:1]]
-    expected = [json.loads(json.dumps(_settings(config))) for config in configs]
-    if [result.get("settings")] != expected:
+    if not all(made_with(result, config) for config in configs) or not configs:
         raise InputError(
-            f"{path_of(folder, experiment)}: was made with other settings than scale "
+            f"{result_path(folder, experiment.name)}: was made with other settings than scale "
             f"{scale.name!r} has now; choose another folder, or delete the file to make it again."
         )
     return result
@@ -91,27 +101,29 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     }
     if task.problems:
         result |= {"audit": "zero targets", "centroid_variance": centroid_variance(task.test)}
+    run = None
     if MODELS[experiment.model].trains:
-        model, config = _trained(experiment, scale, candidates, folder, result, tell)
+        configs = [experiment.config(scale, rate) for rate in candidates]
+        place = folder / "runs" / experiment.name
+        run, config, result["training"] = train_first_that_converges(configs, place, tell, task)
+        model = None if run is None else run.model()
     else:
         torch.manual_seed(experiment.seed)
         model = config.build_model(task)
     result["rate"] = config.training.lr if MODELS[experiment.model].trains else None
-    result["settings"] = _settings(config)
+    result["settings"] = settings_of(config)
     if not experiment.trial and model is not None:
         tell(1.0, "test")
         result |= _tested(model, task, config)
-    path = path_of(folder, experiment)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
-    write_text_atomically(path, f"{{\n{lines}\n}}\n")
-    shutil.rmtree(_run_folder(folder, experiment, candidates, config) / "checkpoints", True)
+    write_result(folder, experiment.name, result)
+    if run is not None:
+        shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
     return result
 
 
 def rates(experiment: Experiment, scale: Scale, folder: Path) -> list[float | None]:
     """Learning rates by the validation error of their trials, best first; [None]: no trials."""
-    trials = [read_result(folder, trial) for trial in experiment.trials(scale)]
+    trials = [read_result(folder, trial.name) for trial in experiment.trials(scale)]
     if None in trials:
         raise InputError(f"{experiment.name}: its learning-rate trials are missing.")
     if not trials:
@@ -125,86 +137,6 @@ def rates(experiment: Experiment, scale: Scale, folder: Path) -> list[float | No
 def _validation_error(trial: Result) -> float:
     error = trial["training"].get("val_mse")
     return math.inf if error is None else float(error)
-
-
-def _settings(config: Config) -> dict[str, Any]:
-    settings = config.to_dict()
-    for key in ("accelerator", "devices", "num_nodes", "save_every"):
-        del settings["training"][key]  # where it runs, which does not change what is trained
-    return settings
-
-
-def _run_folder(
-    folder: Path, experiment: Experiment, candidates: Sequence[float | None], config: Config
-) -> Path:
-    """The run folder of an experiment; at any other rate than the best, a folder of its own."""
-    rate = config.training.lr
-    suffix = "" if candidates[0] in (None, rate) else f"--then{rate:g}"
-    return folder / "runs" / f"{experiment.name}{suffix}"
-
-
-def _trained(
-    experiment: Experiment,
-    scale: Scale,
-    candidates: Sequence[float | None],
-    folder: Path,
-    result: Result,
-    tell: Tell,
-) -> tuple[Forecaster | None, Config]:
-    """The model, trained at the best rate at which it does not diverge, and its config.
-
-    The model is None if it diverges at every rate, which is a result too.
-    """
-    diverged = []
-    for rate in candidates:
-        config = experiment.config(scale, rate)
-        place = _run_folder(folder, experiment, candidates, config)
-        try:
-            run = train(
-                config,
-                place,
-                resume=True,
-                loggers=("csv",),
-                callbacks=[_budget_reporter(tell)],
-                display=False,
-                notify=lambda text: None,
-            )
-            break
-        except InputError:
-            if not (place / "diverged.json").exists():
-                raise
-            diverged.append(config.training.lr)
-    else:
-        result["training"] = {"diverged": True, "diverged_at": diverged[:-1]}
-        return None, config
-    progress = run.load("last").progress
-    result["training"] = {
-        "diverged": False,
-        "diverged_at": diverged,
-        "steps": progress.step,
-        "skipped": progress.skipped,
-        "samples": progress.step * run.config.training.batch,
-        "seconds": progress.time,
-        "val_mse": progress.best,
-        "best_step": progress.best_step,
-        "curve": learning_curve(place),
-    }
-    return run.model(), config
-
-
-def _budget_reporter(tell: Tell) -> Callback:
-    """A callback that reports about once a second which fraction of the budget is used."""
-    from lightning.pytorch.callbacks import LambdaCallback
-
-    last = 0.0
-
-    def report(trainer: Any, module: Any, *args: Any) -> None:
-        nonlocal last
-        if time.monotonic() > last + 1:
-            last = time.monotonic()
-            tell(module.used, f"step {module.progress.step}")
-
-    return LambdaCallback(on_train_batch_end=report)
 
 
 def _tested(model: Forecaster, task: Task, config: Config) -> Result:
@@ -239,14 +171,3 @@ def attention_maps(model: Forecaster, task: Task, windows: int = 64) -> list[dic
         {kind: m.mean((0, 1)).tolist() for kind, m in block.items() if m is not None}
         for block in maps
     ]
-
-
-def _rounded(value: Any) -> Any:
-    """Floats with six digits, which is all that a table needs, and None for infinite ones."""
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value

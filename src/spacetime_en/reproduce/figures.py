@@ -11,10 +11,10 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from spacetime_en.compare.panel import Curve, Panel
 from spacetime_en.report.drawing import draw_panels
 from spacetime_en.report.plots import COLOURS, MARKERS, new_figure, save_figure
 from spacetime_en.report.scene import Scene
-from spacetime_en.reproduce.curves import Curve, Panel
 
 ATTENTION = ("features", "positions", "velocities")
 

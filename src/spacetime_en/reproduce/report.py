@@ -11,13 +11,21 @@ from typing import Any
 import numpy as np
 
 from spacetime_en._util.files import write_text_atomically
-from spacetime_en.report.scene import asset, html_page
+from spacetime_en.compare.page import html_report
+from spacetime_en.compare.results import Result
+from spacetime_en.compare.table import Table
 from spacetime_en.reproduce.curves import make_panels
-from spacetime_en.reproduce.experiment import Result
 from spacetime_en.reproduce.figures import plot_attention, plot_panel, plot_scenes
 from spacetime_en.reproduce.plan import AUDITABLE, AUDITED, TABLES, Data, H, Scale, plan, table
 from spacetime_en.reproduce.scenes import make_scenes
-from spacetime_en.reproduce.tables import Results, Table, make_tables
+from spacetime_en.reproduce.tables import Results, make_tables
+
+VIEW_NOTE = (
+    "Five charged particles. Thick: the ten observed frames. Thin, with discs: the true future. "
+    "Marks: where each model says they are; it is trained anew for each of the four horizons, and "
+    "between two of them its forecast is drawn as a straight line. Drag to turn, scroll or pinch "
+    "to zoom, arrow keys work too."
+)
 
 
 def write_report(folder: Path, scale: Scale) -> Path:
@@ -47,8 +55,11 @@ def write_report(folder: Path, scale: Scale) -> Path:
         figures["attention"] = "Attention of the trained SET over time"
     write_text_atomically(folder / "README.md", _overview(scale, facts, tables, figures))
     data = {
+        "title": "AUDIT: targets that are all zero"
+        if tables and all(one.name == AUDITED for one in tables)
+        else "The paper's experiments, with true targets",
         "what": _what(scale),
-        "audit": bool(tables) and all(one.name == AUDITED for one in tables),
+        "note": VIEW_NOTE,
         **numbers,
         "panels": [asdict(panel) for panel in panels],
         "scenes": [one.to_json() for one in scenes],
@@ -73,14 +84,6 @@ def _overview(
 
 def _what(scale: Scale) -> str:
     return f"Scale “{scale.name}”: {scale.what}."
-
-
-def html_report(data: dict[str, Any]) -> str:
-    """The HTML report, with its data, styles and scripts in one file."""
-    html, css, js = (
-        asset(f"report.{kind}", "spacetime_en.reproduce") for kind in ("html", "css", "js")
-    )
-    return html_page(html, css, js, data)
 
 
 def _attention(results: Results) -> list[dict[str, Any]]:

@@ -7,16 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spacetime_en.reproduce.columns import (
-    CLEAN_ERRORS,
-    COST,
-    ERRORS,
-    VALIDATION,
-    Cell,
-    Column,
-    number,
-)
-from spacetime_en.reproduce.experiment import Result, checked_result
+from spacetime_en.compare.results import Result
+from spacetime_en.compare.table import Cell, Row, Table, number
+from spacetime_en.reproduce.columns import CLEAN_ERRORS, COST, ERRORS, VALIDATION, Column
+from spacetime_en.reproduce.experiment import checked_result
 from spacetime_en.reproduce.plan import (
     ABLATION,
     AUDITED,
@@ -40,32 +34,6 @@ CHAOS = (
     "The exact force with half the step already differs by 2.2 in the mean and 0.89 in the median "
     "at N = 20: chaos, below which no model can be expected to go."
 )
-Row = tuple[str, list[Cell]]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of the report.
-
-    Args:
-        name, title: of the table.
-        columns: the column headings.
-        rows: the label and the cells of each row.
-        notes: paragraphs below the table.
-    """
-
-    name: str
-    title: str
-    columns: list[str]
-    rows: list[Row]
-    notes: list[str] = field(default_factory=list)
-
-    def to_markdown(self) -> str:
-        """The table and its notes in Markdown."""
-        lines = [" | ".join(["", *self.columns]), " | ".join(["---", *["--:"] * len(self.columns)])]
-        lines += [" | ".join([label, *(c.text for c in cells)]) for label, cells in self.rows]
-        notes = "".join(f"\n{note}\n" for note in self.notes)
-        return "\n".join(f"| {line} |" for line in lines) + "\n" + notes
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +109,8 @@ def search(
     storage: str | None = None,
     name: str = "spacetime",
     space: Sequence[str] = ("lr=1e-5:1e-2:log",),
+    first: Sequence[Mapping[str, Any]] = (),
+    task: Task | None = None,
     notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Config:
     """Train with settings that Optuna suggests, until the study has enough trials.
@@ -126,6 +128,8 @@ def search(
         storage: an Optuna storage URL; None: a file in `out`.
         name: the name of the study.
         space: what to vary, see :meth:`Dimension.parse`.
+        first: settings to try before Optuna suggests any, by the names in `space`.
+        task: that of the config, if it is loaded already.
         notify: called with a line for every trial.
     Returns: the best config.
     """
@@ -148,18 +152,18 @@ def search(
     refuse_foreign(folder, "study", BEST_FILE, JOURNAL, Path(storage or JOURNAL).name)
     make_folder(folder)
     with _readable(storage, folder):
-        study = _join(_open_storage(storage, folder), name, config.training.seed)
+        study = join_study(open_storage(storage, folder), name, config.training.seed)
         _check_settings(study, config, sorted(space))
         for complete in study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False):
             float(complete.values[0])  # fails now, and not after the next trial
     varied_task = any(dimension.name.startswith("task.") for dimension in dimensions)
-    task = None if varied_task else config.load_task()
+    task = None if varied_task else task or config.load_task()
     begun: list[optuna.Trial] = []
     outcomes: list[str] = []
     impossible: list[InputError] = []
 
     def objective(trial: optuna.Trial) -> float:
-        trial.set_user_attr("worker", _worker())
+        trial.set_user_attr("worker", worker_name())
         begun.append(trial)
         try:
             suggested = _with(config, {d.name: d.suggest(trial) for d in dimensions})
@@ -174,7 +178,9 @@ def search(
         outcomes.append(f"{value:.4g}")
         return value
 
-    while _count(study) < trials and time.monotonic() < until:
+    count = fail_dead_trials(study)
+    _enqueue(study, first)
+    while count < trials and time.monotonic() < until:
         # (Optuna's own loop, one trial at a time: it alone records that a worker is alive.)
         try:
             study.optimize(objective, n_trials=1, catch=InputError)
@@ -189,12 +195,36 @@ def search(
             _write_best(config, study, folder)
             line += f" (best {study.best_value:.4g}, trial {study.best_trial.number + 1})"
         notify(line)
+        count = fail_dead_trials(study)
     if not _completed(study):
         raise InputError(
             "search: no trial was finished; give it more time or trials, or a space in which "
             "training does not diverge."
         )
     return _write_best(config, study, folder)
+
+
+def tried(
+    out: str | os.PathLike[str], *, storage: str | None = None, name: str = "spacetime"
+) -> list[tuple[dict[str, Any], float]]:
+    """What was tried in a study, and the lowest validation error that it gave, best first.
+
+    Trials that diverged or were pruned are left out. For the arguments see :func:`search`.
+    """
+    with _readable(storage, Path(out)):
+        study = join_study(open_storage(storage, Path(out)), name, seed=0)
+        complete = study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False)
+        values = [(dict(trial.params), float(trial.values[0])) for trial in complete]
+    return sorted(values, key=lambda pair: pair[1])
+
+
+def _enqueue(study: optuna.Study, first: Sequence[Mapping[str, Any]]) -> None:
+    """Have these settings tried next, but for those that somebody has tried or is trying."""
+    alive = [t for t in study.get_trials(deepcopy=False) if t.state is not TrialState.FAIL]
+    known = [t.system_attrs.get("fixed_params", t.params) for t in alive]
+    for settings in first:
+        if dict(settings) not in known:
+            study.enqueue_trial(dict(settings))
 
 
 def _run_trial(config: Config, task: Task | None, trial: optuna.Trial) -> float:
@@ -280,7 +310,8 @@ def _with(config: Config, values: dict[str, Any]) -> Config:
 # --- the study ------------------------------------------------------------------------------------
 
 
-def _open_storage(storage: str | None, folder: Path) -> BaseStorage:
+def open_storage(storage: str | None, folder: Path) -> BaseStorage:
+    """The storage of a study: a URL, or None for a file in the folder."""
     if storage is None:
         path = folder / JOURNAL
         check_no_link(path)
@@ -363,7 +394,7 @@ def _database(url: str, tries: int = 5) -> RDBStorage:
     raise AssertionError
 
 
-def _join(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
+def join_study(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
     """Create the study, or join it; only the worker that creates it samples by the seed alone."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -377,8 +408,11 @@ def _join(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
     return study
 
 
-def _count(study: optuna.Study) -> int:
-    """The number of trials finished or running; those of this machine's dead workers are failed."""
+def fail_dead_trials(study: optuna.Study) -> int:
+    """Give up the trials of workers that have died, as far as can be known from here.
+
+    Returns: the number of trials that are finished or running.
+    """
     count = 0
     if isinstance(study._storage, RDBStorage):
         with warnings.catch_warnings():
@@ -392,7 +426,8 @@ def _count(study: optuna.Study) -> int:
     return count
 
 
-def _worker() -> str:
+def worker_name() -> str:
+    """This process, on this machine."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 

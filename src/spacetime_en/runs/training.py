@@ -23,6 +23,7 @@ from spacetime_en._util.schema import shortened
 from spacetime_en._util.trust import named_object
 from spacetime_en.data import Task
 from spacetime_en.data.compatibility import facts_of
+from spacetime_en.evaluation import mean_position_error
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.runs.config import SECTIONS, Config
 from spacetime_en.runs.run import FACTS_FILE, FACTS_FORMAT, Notify, Run, environment
@@ -48,6 +49,7 @@ def train(
     display: bool = True,
     notify: Notify = lambda text: print(text, file=sys.stderr),
     trust: bool = False,
+    task: Task | None = None,
 ) -> Run:
     """Train as `config` says, in the folder `out`.
 
@@ -60,6 +62,7 @@ def train(
         display: show the progress on standard error.
         notify: called with lines for the user.
         trust: whether the config of the run to resume is trusted, see :meth:`Run.open`.
+        task: that of the config, if it is loaded already.
     """
     folder, first = Path(out), is_first_process()
     notify = notify if first else lambda text: None
@@ -69,12 +72,33 @@ def train(
     # One process at a time, with those that train together with it.
     with locked(folder) if first else nullcontext(lambda: None) as check_folder:
         _check_free(folder, resume)
-        prepared = _prepare(config, folder, notify, trust)
+        prepared = _prepare(config, folder, notify, trust, task)
         saver = _Saver(prepared.run, check_folder, notify)
         made_loggers = _loggers(loggers, folder) if first else []
         progress = _fit(prepared, saver, made_loggers, callbacks, display)
         _finish(prepared.run, progress, saver, notify)
         return prepared.run
+
+
+def keep_untrained(config: Config, out: str | os.PathLike[str], task: Task) -> Run:
+    """A run of a model that has nothing to train, such as the straight line, ready to forecast.
+
+    Args:
+        config: the preset, the task and all settings.
+        out: the folder of the run.
+        task: that of the config.
+    """
+    folder = Path(out)
+    refuse_foreign(folder, "run", FACTS_FILE)
+    with locked(folder):
+        prepared = _prepare(config, folder, lambda text: None, trust=False, task=task)
+        model, run = prepared.model, prepared.run
+        error = mean_position_error(model, task.val, run.config.training.batch)
+        state = TrainingState(TrainingProgress(best=error), dict(model.state_dict()))
+        run.save(state, state)
+        model.trained_on = run.data
+        model.save_pretrained(folder / "model")
+    return run
 
 
 def is_first_process() -> bool:
@@ -122,9 +146,11 @@ class _Prepared:
     state: TrainingState | None
 
 
-def _prepare(config: Config, folder: Path, notify: Notify, trust: bool) -> _Prepared:
+def _prepare(
+    config: Config, folder: Path, notify: Notify, trust: bool, task: Task | None
+) -> _Prepared:
     """Load the task, build the model, and open the run or write a new one."""
-    task = config.load_task()
+    task = config.load_task() if task is None else task
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
     facts = {"format": FACTS_FORMAT, **environment(), "data": facts_of(task).to_json()}

@@ -85,7 +85,7 @@ def fit(
 
     loggers = argument("loggers", loggers, Sequence[Logger])
     if state is None and model.calibrates:
-        model.calibrate(_some(task.train, model), _some(task.val, model))
+        model.calibrate(some_windows(task.train, model), some_windows(task.val, model))
     module = ForecastModule(model, task, settings, state, loggers)
     shown = [Display(task)] if display else []
     try:
@@ -105,7 +105,7 @@ def mean_nodes(task: Task) -> float:
     return float(task.train[:1][0].x.shape[2] if counts is None else counts.mean())
 
 
-def _some(windows: Windows, model: Forecaster) -> Example:
+def some_windows(windows: Windows, model: Forecaster) -> Example:
     """Windows and targets to calibrate a model on, spread evenly over the data."""
     parameter = next(model.parameters(), torch.empty(0))
     graph, target = windows[evenly_spaced_indices(len(windows), CALIBRATED)]

@@ -1,8 +1,8 @@
 // --- page ------------------------------------------------------------------------------------------
 
 function page() {
-  $("what").textContent = DATA.what;
-  if (DATA.audit) $("title").textContent = "AUDIT: targets that are all zero";
+  document.title = `spacetime-en: ${DATA.title}`;
+  for (const id of ["title", "what", "note"]) $(id).textContent = DATA[id];
   theme();
   for (const [term, text] of Object.entries(DATA.facts)) {
     element("dt", {}, term, $("facts"));
@@ -115,7 +115,7 @@ function chart(panel) {
     const own = known(curve);
     const path = own.map(([x, y], i) => `${i ? "L" : "M"}${X(x)},${Y(y)}`).join("");
     element("svg:path", { d: path, fill: "none", stroke: colour, "stroke-width": 2,
-      "stroke-dasharray": curve.trivial ? "5 4" : "none" }, "", svg);
+      "stroke-dasharray": curve.trivial ? "5 4" : place < COLOURS.length ? "none" : "9 3" }, "", svg);
     own.forEach(([x, y]) => {
       const dot = element("svg:circle", { cx: X(x), cy: Y(y), r: 4, fill: colour }, "", svg);
       const text = `${curve.label}: ${short(y)} at ${short(x)}`;
@@ -123,7 +123,8 @@ function chart(panel) {
       for (const kind of ["pointerenter", "click"]) dot.addEventListener(kind, () => { told.textContent = text; });
     });
     const entry = element("span", {}, "", legend);
-    element("i", { style: `background:${colour}` }, "", entry);
+    const line = curve.trivial ? "dotted" : place < COLOURS.length ? "solid" : "dashed";  // colours begin again
+    element("i", { style: `border-top: 3px ${line} ${colour}` }, "", entry);
     entry.append(curve.label);
   });
 }
@@ -153,6 +154,7 @@ function attention(blocks) {
 
 page();
 DATA.tables.forEach(table);
+if (DATA.tables.length === 1) $("view").before($("tables"));  // a leaderboard is the first thing to see
 if (DATA.scenes.length) { $("view").hidden = false; view(DATA.scenes); }
 if (DATA.panels.length) { $("charts").hidden = false; DATA.panels.forEach(chart); }
 if (DATA.attention.length) { $("attention").hidden = false; attention(DATA.attention); }

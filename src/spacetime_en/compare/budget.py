@@ -1,0 +1,159 @@
+"""The budget of a model in a comparison: how much of it each of its trainings gets."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from spacetime_en._util.errors import InputError, amount
+from spacetime_en._util.schema import shortened
+from spacetime_en.data.task import Task
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.training.batches import Batch, Batches
+from spacetime_en.training.fitting import some_windows
+from spacetime_en.training.settings import TrainingSettings, seconds
+
+TRIALS = 4  # of learning rates, if there is time for them
+SEARCH = 0.3  # share of the budget that the trials get; the seeds get the rest
+TRIAL_STEPS = 20  # fewer would not tell one learning rate from another
+VALIDATION_SHARE = 0.1  # share of a training that validations may take
+MOST_VALIDATIONS = 20  # of a training: more would only make its curve smoother
+FEWEST_STEPS = 2  # of a training that is worth its name
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a model's training takes on this machine, in seconds of processor time.
+
+    Args:
+        setup: all that comes before the first step.
+        step: an optimiser step.
+        validation: one pass over the validation windows.
+        spent: on finding this out.
+    """
+
+    setup: float
+    step: float
+    validation: float
+    spent: float
+
+
+@dataclass(frozen=True)
+class ModelBudget:
+    """The budget of one model: its search, its seeds, and all their validations.
+
+    Args:
+        text: as the user gave it: processor time such as ``5m``, or ``600 steps`` of the optimiser,
+            with which the result is the same on every machine, however fast.
+        seeds: number of trainings with the best learning rate.
+    """
+
+    text: str
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if self.steps is None:
+            seconds(self.text, "budget")
+        elif self.steps < FEWEST_STEPS * (TRIALS + self.seeds):
+            raise self._too_small(f"{TRIALS + self.seeds} trainings need {FEWEST_STEPS} steps each")
+
+    @property
+    def steps(self) -> int | None:
+        """The number of optimiser steps, if the budget is counted in these."""
+        match = re.fullmatch(r"\s*(\d+)\s*steps?\s*", self.text)
+        return int(match[1]) if match else None
+
+    @property
+    def seconds(self) -> float | None:
+        """The processor time, if the budget is counted in that."""
+        return None if self.steps is not None else seconds(self.text, "budget")
+
+    def trials(self, pace: Pace | None) -> int:
+        """The number of learning rates to try; none if there is no time for two.
+
+        Args:
+            pace: known if time is what counts.
+        """
+        if pace is None or self.seconds is None:
+            return TRIALS
+        each = pace.setup + pace.validation + TRIAL_STEPS * pace.step
+        most = int(SEARCH * (self.seconds - pace.spent) / each)
+        return min(TRIALS, most) if most > 1 else 0
+
+    def trial(self, settings: TrainingSettings, pace: Pace | None) -> TrainingSettings:
+        """The settings of a trial of a learning rate, if there are any."""
+        return self._with(settings, SEARCH / self.trials(pace), pace)
+
+    def seed(self, settings: TrainingSettings, pace: Pace | None) -> TrainingSettings:
+        """The settings of a training with the best learning rate."""
+        search = SEARCH if self.trials(pace) else 0.0
+        return self._with(settings, (1 - search) / self.seeds, pace)
+
+    def _with(
+        self, settings: TrainingSettings, share: float, pace: Pace | None
+    ) -> TrainingSettings:
+        nothing: dict[str, Any] = dict.fromkeys(("epochs", "steps", "max_time"))
+        if self.steps is not None:
+            steps = int(share * self.steps)
+            every = max(1, steps // 10)
+            return replace(settings, **nothing | {"steps": steps}, validate_every=every)
+        assert pace is not None
+        assert self.seconds is not None
+        # The last validation comes after the budget of the training itself, and so does, on
+        # average, half of its last step.
+        left = share * (self.seconds - pace.spent) - pace.setup - pace.validation - pace.step / 2
+        steps_left = left / pace.step
+        if steps_left < FEWEST_STEPS:
+            each = pace.setup + (FEWEST_STEPS + 0.5) * pace.step + pace.validation
+            needed = math.ceil(each / share + pace.spent)
+            raise self._too_small(
+                f"{amount(self.seeds, 'training')} of {FEWEST_STEPS} steps and a validation each "
+                f"take {needed} s here"
+            )
+        count = min(MOST_VALIDATIONS, VALIDATION_SHARE * left / pace.validation)
+        count = max(count, 0.5)  # (half a validation: none before that at the end)
+        budget = nothing | {"max_time": f"{left:.3f}s", "clock": "cpu"}
+        return replace(settings, **budget, validate_every=max(1, int(steps_left / count)))
+
+    def _too_small(self, why: str) -> InputError:
+        return InputError(
+            f"budget: {shortened(self.text)} is too small: {why}; give more, or fewer seeds."
+        )
+
+
+def measure_pace(model: Forecaster, task: Task, settings: TrainingSettings) -> Pace:
+    """Time the calibration of a model, training steps and validation batches, the best of a few."""
+    begin = time.process_time()
+    if model.calibrates:
+        model.calibrate(some_windows(task.train, model), some_windows(task.val, model))
+    setup = time.process_time() - begin
+    training, validation = (
+        [batch for batch, _ in zip(Batches(windows, settings.batch, seed=0), (1, 2), strict=False)]
+        for windows in (task.train, task.val)
+    )
+    step = min(_seconds_of_step(model.train(), batch, settings) for batch in training)
+    forecast = min(_seconds_of_forecast(model.eval(), batch) for batch in validation)
+    batches = -(-len(task.val) // settings.batch)
+    passes = 2 if model.corrects_base else 1  # (its base is validated before the first step)
+    spent = time.process_time() - begin
+    return Pace(setup + (passes - 1) * forecast * batches, step, forecast * batches, spent)
+
+
+def _seconds_of_step(model: Forecaster, batch: Batch, settings: TrainingSettings) -> float:
+    begin = time.process_time()
+    losses = model.losses(batch.graph, batch.target, settings.alpha)
+    torch.autograd.backward(losses.mean())
+    model.zero_grad()
+    return time.process_time() - begin
+
+
+def _seconds_of_forecast(model: Forecaster, batch: Batch) -> float:
+    begin = time.process_time()
+    with torch.no_grad():
+        model(batch.graph)
+    return time.process_time() - begin

@@ -1,0 +1,100 @@
+"""Which models can be compared on a task: those that fit its data, the cheapest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from spacetime_en._util.errors import InputError, first_line
+from spacetime_en._util.threads import one_thread
+from spacetime_en.data.task import Task
+from spacetime_en.nn.forecaster import ClosedForm
+from spacetime_en.nn.presets import PRESETS, find_preset
+from spacetime_en.runs.config import Config
+from spacetime_en.training.fitting import mean_nodes
+from spacetime_en.training.settings import TrainingSettings, preset_defaults
+
+FitKind = Literal["trivial", "solved", "trained"]
+KINDS: tuple[FitKind, ...] = ("trivial", "solved", "trained")  # the cheapest first
+PROBED = 2  # windows of each split that a model must be able to forecast
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that fits the data.
+
+    Args:
+        preset: its name, or the import path of its class.
+        kind: whether it has nothing to train, is solved in closed form, or trained.
+        parameters: how many numbers are trained or solved for.
+    """
+
+    preset: str
+    kind: FitKind
+    parameters: int
+
+    @property
+    def file_name(self) -> str:
+        """Its name in names of files."""
+        return "".join(c if c.isalnum() or c == "-" else "_" for c in self.preset)
+
+
+@one_thread()
+def find_candidates(
+    task: Task, source: Mapping[str, Any], presets: Sequence[str]
+) -> tuple[list[Candidate], dict[str, str]]:
+    """The models that fit a task, the cheapest first, and why the others do not.
+
+    A model fits if it can be built for the training windows, and forecasts some of these and of
+    the validation windows. The test windows are not looked at.
+
+    Args:
+        task: the task.
+        source: the section of a config that it was loaded from.
+        presets: names to choose from; none: all.
+    Returns: the candidates, and by the name of each other preset the reason.
+    """
+    for preset in presets:
+        find_preset(preset)  # refuses unknown names
+    if twice := [name for name, count in Counter(presets).items() if count > 1]:
+        raise InputError(f"preset: {twice[0]!r} is named twice; name it once.")
+    found, reasons = [], {}
+    for preset in presets or PRESETS:
+        try:
+            found.append(_probed(preset, task, source))
+        except Exception as error:  # whatever a class of the user's raises
+            kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+            reasons[preset] = f"{kind}{first_line(error)}"
+    if not found:
+        preset, why = next(iter(reasons.items()))
+        raise InputError(f"preset: none of these models fits the data ({preset}: {why}).")
+    found.sort(key=lambda candidate: (KINDS.index(candidate.kind), candidate.parameters))
+    return found, reasons
+
+
+def config_of(preset: str, task: Task, source: Mapping[str, Any], seed: int = 0) -> Config:
+    """How a preset is trained in a comparison, before its budget and its rate are known.
+
+    The settings are ours, for short budgets, on the paper's own tasks, too.
+    """
+    defaults = preset_defaults(preset, source.get("name"), "ours")
+    training = TrainingSettings(**{**defaults.training, "seed": seed, "devices": 1})
+    return Config(preset, defaults.model, source, training.for_nodes(mean_nodes(task)))
+
+
+def _probed(preset: str, task: Task, source: Mapping[str, Any]) -> Candidate:
+    model = config_of(preset, task, source).build_model(task).eval()
+    dtype = next((p.dtype for p in model.parameters()), torch.float32)
+    with torch.no_grad():
+        for windows in (task.train, task.val):
+            graph, _ = windows.sample(PROBED)
+            model(graph.to(torch.device("cpu"), dtype))
+    count = sum(p.numel() for p in model.parameters())
+    if isinstance(model, ClosedForm):
+        return Candidate(preset, "solved", count)
+    trains = any(p.requires_grad for p in model.parameters())
+    return Candidate(preset, "trained" if trains else "trivial", count)

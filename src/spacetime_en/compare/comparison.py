@@ -1,0 +1,277 @@
+"""A comparison from the question to the winner: plan, carry out, choose, judge, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import create_atomically, refuse_foreign, write_text_atomically
+from spacetime_en._util.schema import (
+    Count,
+    PositiveInt,
+    check_format,
+    checked,
+    read_json,
+    shortened,
+    typed,
+)
+from spacetime_en._util.trust import remember
+from spacetime_en.compare.budget import ModelBudget
+from spacetime_en.compare.candidates import Candidate, find_candidates
+from spacetime_en.compare.claims import open_claims
+from spacetime_en.compare.intervals import Groups
+from spacetime_en.compare.job import Job
+from spacetime_en.compare.judging import Judgement
+from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
+from spacetime_en.compare.models import Fit, Question, RateSearch, pace_name
+from spacetime_en.compare.results import RESULTS, read_result
+from spacetime_en.compare.workers import carry_out_all, check_workers
+from spacetime_en.data.task import Task
+from spacetime_en.runs.run import FACTS_FILE, Run
+
+QUESTION_FILE, BOARD_FILE, BEST = "comparison.json", "leaderboard.json", "best"
+COMPARED = "compare"  # the folder of a comparison within a run that came from one
+QUESTION_FORMAT = 1
+
+
+@dataclass
+class _File:
+    """The schema of ``comparison.json``."""
+
+    format: int
+    token: str
+    question: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The outcome of a comparison.
+
+    Args:
+        folder: of everything.
+        leaderboard: of all models that were tested.
+        best: the folder of the best model's run.
+        report: the HTML report.
+    """
+
+    folder: Path
+    leaderboard: Leaderboard
+    best: Path
+    report: Path
+
+
+@checked
+def compare(
+    task: Mapping[str, Any],
+    out: str | os.PathLike[str],
+    presets: Sequence[str] = (),
+    *,
+    budget: str = "5m",
+    seeds: PositiveInt = 3,
+    seed: Count = 0,
+    workers: int | None = None,
+    storage: str | None = None,
+) -> Compared:
+    """Find the best model for a task: fit all that can be, choose by validation, test once.
+
+    Trivial forecasts come first, then models that are solved in closed form, then trained ones,
+    each with the same budget and the same search for its learning rate. Call it again to go on
+    after an interruption.
+
+    Args:
+        task: the section of a config: ``{"name": "charged"}`` or ``{"data": FOLDER}``, and settings
+            such as ``"length"``.
+        out: folder for everything; the best model's run is its subfolder ``best``.
+        presets: names of models, or import paths of your own classes; none: all that fit the data.
+        budget: of each trained model, for search, seeds and validation: processor time such as
+            ``"5m"``, or ``"600 steps"``.
+        seeds: number of trainings of each model.
+        seed: the first of their seeds; the others follow it.
+        workers: number of processes, one core (or GPU) each; None: one per core or GPU.
+        storage: an Optuna storage URL; with it, the same call on several machines that share the
+            folder divides the work among them.
+    """
+    folder, begin = Path(out), _processor_time()
+    check_workers(workers)
+    allowance = ModelBudget(budget, seeds)
+    refuse_foreign(folder, "comparison", QUESTION_FILE)
+    question = Question(dict(task), allowance, seed, storage)
+    loaded = question.load_task()
+    if task.get("data") is not None:
+        remember(task["data"])
+    candidates, reasons = find_candidates(loaded, task, presets)
+    claims = open_claims(storage)  # (an address that is wrong is refused before anything is made)
+    token = _join(folder, loaded, question, presets)
+    question = Question(dict(task), allowance, seed, storage, token)
+    judgements = _judgements(question, candidates)
+    jobs = _jobs(judgements)
+    before = {job.name for job in jobs if job.result(folder) is not None}
+    taken = None if claims is None else claims.named(token)
+    failed = carry_out_all(jobs, folder, "comparison", workers, taken)
+    made = [job for job in jobs if job.name not in before]
+    anything = any(job.result(folder) is not None for job in made)
+    choice = choose(judgements, folder)
+    if choice is None:
+        raise InputError(f"nothing could be fitted: {next(iter(failed.values()), '')}")
+    reasons |= _why(judgements, failed)
+    runs, frames = loaded.test.locate()
+    groups = Groups.of(runs, loaded.test.trajectories.steps[frames[:, 0]])
+    title = f"{loaded.label}: {len(loaded.test):,} test windows, {budget} a model"
+    board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
+    best = _keep_best(folder, choice)
+    from spacetime_en.compare.report import write_comparison  # imports matplotlib
+
+    cost = _cost(folder, made, begin) if anything else _known_cost(folder)
+    report = write_comparison(folder, loaded, board, judgements, cost)
+    text = json.dumps({**board.to_json(), "cost": cost}, indent=1, ensure_ascii=False)
+    write_text_atomically(folder / BOARD_FILE, text + "\n")
+    return Compared(folder, board, best, report)
+
+
+def train_best(task: Mapping[str, Any], out: str | os.PathLike[str], *args: Any, **how: Any) -> Run:
+    """Compare models, and leave the run of the best in the folder `out`.
+
+    The comparison is in its subfolder ``compare``. For the arguments see :func:`compare`.
+    """
+    folder = Path(out)
+    refuse_foreign(folder, "run", COMPARED)
+    if (folder / FACTS_FILE).exists():
+        raise InputError(f"{folder}: is a run already; choose another folder, or delete it.")
+    made = compare(task, folder / COMPARED, *args, **how)
+    # (The facts come last: they tell that the run is complete.)
+    for path in sorted(made.best.iterdir(), key=lambda path: path.name == FACTS_FILE):
+        target = folder / path.name
+        if path.is_dir():
+            shutil.copytree(path, target, dirs_exist_ok=True)
+        else:
+            shutil.copy(path, target)
+    return Run.open(folder, trust=True)
+
+
+def _judgements(question: Question, candidates: Sequence[Candidate]) -> list[Judgement]:
+    """The tests of all models, each after all trainings of all models."""
+    number = question.budget.seeds
+    seeds = {
+        candidate: tuple(question.seed + k for k in range(number))
+        if candidate.kind == "trained"
+        else (question.seed,)  # nothing about it is random
+        for candidate in candidates
+    }
+    fits = [Fit(question, c, seed) for c, own in seeds.items() for seed in own]
+    names = tuple(dict.fromkeys(name for fit in fits for name in (*fit.needs, fit.name)))
+    return [Judgement(question, candidate, own, names) for candidate, own in seeds.items()]
+
+
+def _jobs(judgements: Sequence[Judgement]) -> list[Job]:
+    """All jobs: what costs least first, the first seed of all before the second of any."""
+    fits = [fit for judgement in judgements for fit in judgement.fits()]
+    first = min(fit.seed for fit in fits)
+    searches: list[Job] = [RateSearch(f.question, f.candidate) for f in fits if f.needs]
+    unique = {job.name: job for job in searches}
+    simple = [fit for fit in fits if not fit.needs]
+    trained = sorted((fit for fit in fits if fit.needs), key=lambda fit: fit.seed - first)
+    return [*simple, *unique.values(), *trained, *judgements]
+
+
+def _why(judgements: Sequence[Judgement], failed: Mapping[str, str]) -> dict[str, str]:
+    """What went wrong with each model of which a job failed: the first thing that did."""
+    reasons = {}
+    for judgement in judgements:
+        fits = judgement.fits()
+        names = [*(name for fit in fits for name in fit.needs), *(fit.name for fit in fits)]
+        wrong = [failed[name] for name in (*names, judgement.name) if name in failed]
+        if wrong:
+            reasons[judgement.candidate.preset] = wrong[0]
+    return reasons
+
+
+# --- the folder -----------------------------------------------------------------------------------
+
+
+def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) -> str:
+    """Write down the question, or check that the folder's is the same. Returns: its token."""
+    plain = {
+        "task": dict(question.task),
+        "data": task.fingerprint,
+        "presets": sorted(presets),
+        "budget": question.budget.text,
+        "seeds": question.budget.seeds,
+        "seed": question.seed,
+    }
+    ours = json.loads(json.dumps(plain, default=str))
+    path = folder / QUESTION_FILE
+    (folder / RESULTS).mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        entries = {"format": QUESTION_FORMAT, "token": secrets.token_hex(8), "question": ours}
+        try:
+            with create_atomically(path) as temporary:
+                temporary.write_text(json.dumps(entries, indent=1) + "\n", "utf-8")
+        except InputError:  # another machine was faster
+            if not path.exists():
+                raise
+    entries = read_json(path, dict[str, Any])
+    check_format(entries.get("format", QUESTION_FORMAT), QUESTION_FORMAT, str(path))
+    file: _File = typed(entries, _File, str(path))
+    for key, value in ours.items():
+        if file.question.get(key) != value:
+            theirs, now = shortened(file.question.get(key)), shortened(value)
+            raise InputError(
+                f"{folder}: is another comparison, whose {key} was {theirs} and not {now}; choose "
+                "another folder, or ask the same."
+            )
+    return file.token
+
+
+def _keep_best(folder: Path, choice: Choice) -> Path:
+    """Copy the chosen run to the folder ``best``, in place of one that was chosen before."""
+    best, mark = folder / BEST, folder / RESULTS / "best.txt"
+    if best.is_dir() and mark.exists() and mark.read_text() == choice.run:
+        return best
+    mark.unlink(missing_ok=True)
+    if best.is_dir():
+        shutil.rmtree(best)
+    with create_atomically(best) as temporary:
+        shutil.copytree(folder / choice.run, temporary, ignore=shutil.ignore_patterns(".*"))
+    write_text_atomically(mark, choice.run)
+    return best
+
+
+# --- the cost -------------------------------------------------------------------------------------
+
+
+def _processor_time() -> float:
+    """Seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def _known_cost(folder: Path) -> dict[str, Any]:
+    """That of an earlier sitting, in which something was done."""
+    path = folder / BOARD_FILE
+    return dict(read_json(path, dict[str, Any]).get("cost", {})) if path.exists() else {}
+
+
+def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
+    """What this sitting took, and which share went neither into fitting nor into testing models."""
+    total = _processor_time() - begin
+    fitting = testing = 0.0
+    for job in made:
+        result = read_result(folder, job.name)
+        if result is None and isinstance(job, RateSearch):  # it failed, and took time all the same
+            pace = read_result(folder, pace_name(job.candidate))
+            fitting += 0.0 if pace is None else pace["spent"]
+        elif result is not None:
+            fitting += result.get("seconds", 0.0)
+            testing += result.get("testing_seconds", 0.0)
+    return {
+        "processor_seconds": total,
+        "fitting_seconds": fitting,
+        "testing_seconds": testing,
+        "overhead": 1 - (fitting + testing) / total if total else 0.0,
+    }

@@ -1,0 +1,344 @@
+"""The leaderboard: which model is best, how sure that is, and what each of them costs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spacetime_en._util.terminal import Terminal
+from spacetime_en.compare.candidates import KINDS, Candidate, FitKind
+from spacetime_en.compare.intervals import COVERAGE, Groups, mean_interval
+from spacetime_en.compare.judging import Judgement
+from spacetime_en.compare.results import Result, read_result
+from spacetime_en.compare.table import Cell, Table, number
+
+BOARD_HEAD = ("model", "error", "median", "± seeds", "to the best [95 %]", "training")
+SUMMARY = ("mean", "median", "p90", "standard_error")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The model of a comparison, chosen by its errors on validation windows alone.
+
+    Args:
+        preset: the model whose mean validation error over its seeds is the lowest.
+        run: the folder of its run with the lowest validation error, within that of the comparison.
+        errors: the mean validation error of every model that was trained.
+    """
+
+    preset: str
+    run: str
+    errors: dict[str, float]
+
+
+def choose(judgements: Sequence[Judgement], folder: Path) -> Choice | None:
+    """Choose a model from what was trained; None if nothing was."""
+    errors: dict[str, float] = {}
+    runs: dict[str, str] = {}
+    for judgement in judgements:
+        found = [fit.result(folder) for fit in judgement.fits()]
+        fits = [fit for fit in found if fit is not None and _validation_error(fit) is not None]
+        if fits:
+            preset = judgement.candidate.preset
+            errors[preset] = statistics.fmean(fit["training"]["val_mse"] for fit in fits)
+            runs[preset] = min(fits, key=lambda fit: float(fit["training"]["val_mse"]))["run"]
+    if not errors:
+        return None
+    best = min(errors, key=errors.__getitem__)
+    return Choice(best, runs[best], errors)
+
+
+def _validation_error(fit: Result) -> float | None:
+    error: float | None = fit["training"].get("val_mse")
+    return error
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A model's row.
+
+    Args:
+        preset, kind: the model.
+        validation: its mean validation error.
+        error, median, p90, standard_error: position MSE on the test windows: mean, median and 90th
+            percentile over the windows, and the standard error of the mean, means over seeds.
+        deviation: standard deviation of `error` over seeds; None of one seed.
+        velocity: the mean velocity MSE.
+        ade, fde: of paths, in units of length; None of one target time.
+        behind: by how much `error` is above that of the chosen model.
+        interval: that this is in; None of the chosen model itself, or if it cannot be told.
+        seconds: of processor time to search and train, with all seeds.
+        seeds: number of trainings.
+        rate: the learning rate; None if nothing is trained.
+        parameters: number of them.
+        forecasts_per_second: on one core.
+        symmetry: the largest equivariance error.
+    """
+
+    preset: str
+    kind: FitKind
+    validation: float
+    error: float
+    median: float
+    p90: float
+    standard_error: float
+    deviation: float | None
+    velocity: float
+    ade: float | None
+    fde: float | None
+    behind: float
+    interval: tuple[float, float] | None
+    seconds: float
+    seeds: int
+    rate: float | None
+    parameters: int
+    forecasts_per_second: float
+    symmetry: float
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """All models, the lowest test error first.
+
+    Args:
+        title: what was compared on what.
+        chosen: the preset that validation errors chose, which is called the best.
+        rows: the models.
+        groups: what the intervals are drawn over, in words.
+        reasons: why other presets are missing.
+    """
+
+    title: str
+    chosen: str
+    rows: list[Standing]
+    groups: str
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Standing:
+        """The row of the chosen model."""
+        return next(row for row in self.rows if row.preset == self.chosen)
+
+    @property
+    def equals(self) -> list[Standing]:
+        """The best model, and all that are no worse within their intervals."""
+        return [
+            row
+            for row in self.rows
+            if row.preset == self.chosen or (row.interval is not None and row.interval[0] <= 0)
+        ]
+
+    @property
+    def cheapest(self) -> Standing:
+        """Of these, the one that is the cheapest to fit, and then to forecast with."""
+        return min(
+            self.equals,
+            key=lambda row: (KINDS.index(row.kind), -row.forecasts_per_second),
+        )
+
+    def words(self) -> list[str]:
+        """What the table says, in sentences."""
+        best = self.best
+        said = [
+            f"Best, by validation error: {best.preset} (test error {number(best.error)}; "
+            f"validation {number(best.validation)})."
+        ]
+        others = [row.preset for row in self.equals if row is not best]
+        if not others:
+            return [*said, f"All others are worse, beyond their {COVERAGE:.0%} intervals."]
+        said.append(f"No worse, within the interval: {', '.join(others)}.")
+        cheap = self.cheapest
+        cost = {
+            "trivial": "nothing to train",
+            "solved": "solved, not trained",
+            "trained": f"{cheap.forecasts_per_second:,.0f} forecasts a second",
+        }[cheap.kind]
+        return [*said, f"The cheapest of these: {cheap.preset} ({cost})."]
+
+    def notes(self) -> list[str]:
+        """What the columns mean."""
+        return [
+            "Error: position MSE per coordinate on test windows, the mean over windows and seeds; "
+            "± is the standard deviation over seeds.",
+            f"To the best: the difference relative to the best's error, and its {COVERAGE:.0%} "
+            f"interval, a paired bootstrap over {self.groups}.",
+            "Training: processor time, with the search and all seeds.",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return {
+            "title": self.title,
+            "best": self.chosen,
+            "no_worse": [row.preset for row in self.equals],
+            "cheapest": self.cheapest.preset,
+            "words": self.words(),
+            "rows": [asdict(row) for row in self.rows],
+            "groups": self.groups,
+            "left_out": self.reasons,
+        }
+
+    def print(self, terminal: Terminal) -> None:
+        """Print the leaderboard within 80 columns, and what it means."""
+        best = self.best
+        rows = [
+            [
+                row.preset,
+                *(number(value) for value in (row.error, row.median, row.deviation)),
+                _behind(row, best),
+                duration(row.seconds),
+            ]
+            for row in self.rows
+        ]
+        terminal.table(BOARD_HEAD, rows, self.title)
+        for note in self.notes():
+            terminal.print(note)
+        for preset, reason in self.reasons.items():
+            terminal.print(f"Left out: {preset}: {reason}")
+        for sentence in self.words():
+            terminal.say(sentence)
+
+    def table(self) -> Table:
+        """All columns, for the report."""
+        best = self.best
+        columns: dict[str, Callable[[Standing], Cell]] = {
+            "error": lambda r: Cell(r.error, number(r.error)),
+            "median": lambda r: Cell(r.median, number(r.median)),
+            "p90": lambda r: Cell(r.p90, number(r.p90)),
+            "± seeds": lambda r: Cell(r.deviation, number(r.deviation, 2)),
+            "to the best [95 %]": lambda r: Cell(r.behind, _behind(r, best)),
+            "velocity": lambda r: Cell(r.velocity, number(r.velocity)),
+            "ADE": lambda r: Cell(r.ade, number(r.ade)),
+            "FDE": lambda r: Cell(r.fde, number(r.fde)),
+            "validation": lambda r: Cell(r.validation, number(r.validation)),
+            "training": lambda r: Cell(r.seconds, duration(r.seconds)),
+            "learning rate": lambda r: Cell(r.rate, number(r.rate)),
+            "parameters": lambda r: Cell(r.parameters, f"{r.parameters:,}"),
+            "forecasts/s": lambda r: Cell(r.forecasts_per_second, f"{r.forecasts_per_second:,.0f}"),
+            "equivariance error": lambda r: Cell(r.symmetry, f"{r.symmetry:.0e}"),
+        }
+        if all(row.ade is None for row in self.rows):
+            del columns["ADE"], columns["FDE"]
+        rows = [(row.preset, [make(row) for make in columns.values()]) for row in self.rows]
+        notes = self.notes()
+        notes += [f"Left out: {preset}: {reason}" for preset, reason in self.reasons.items()]
+        return Table("leaderboard", "Leaderboard", list(columns), rows, notes)
+
+
+def make_leaderboard(
+    title: str,
+    judgements: Sequence[Judgement],
+    choice: Choice,
+    groups: Groups,
+    folder: Path,
+    reasons: Mapping[str, str],
+) -> Leaderboard:
+    """The leaderboard of a comparison whose models have been judged.
+
+    Args:
+        title: what was compared on what.
+        judgements: those without a result are left out.
+        choice: the chosen model.
+        groups: of the test windows.
+        folder: of the comparison.
+        reasons: why other presets are missing.
+    """
+    found = {j.candidate.preset: (j, read_result(folder, j.name)) for j in judgements}
+    tested = {preset: (j, r) for preset, (j, r) in found.items() if r is not None}
+    errors = {preset: _by_window(result) for preset, (_, result) in tested.items()}
+    rows = []
+    for preset, (judgement, result) in tested.items():
+        difference = errors[preset] - errors[choice.preset]
+        interval = None if preset == choice.preset else mean_interval(difference, groups)
+        costs = _costs(judgement, folder)
+        rows.append(
+            _standing(
+                judgement.candidate, result, choice, float(difference.mean()), interval, costs
+            )
+        )
+    rows.sort(key=lambda row: row.error)
+    return Leaderboard(title, choice.preset, rows, groups.describe(), dict(reasons))
+
+
+def _standing(
+    candidate: Candidate,
+    result: Result,
+    choice: Choice,
+    behind: float,
+    interval: tuple[float, float] | None,
+    costs: dict[str, Any],
+) -> Standing:
+    seeds = result["seeds"]
+    position = {key: _mean([seed["position_mse"][key] for seed in seeds]) for key in SUMMARY}
+    means = [seed["position_mse"]["mean"] for seed in seeds]
+    ade, fde = (
+        _mean([seed[key] for seed in seeds]) if seeds[0].get(key) is not None else None
+        for key in ("ade", "fde")
+    )
+    return Standing(
+        preset=candidate.preset,
+        kind=candidate.kind,
+        validation=choice.errors[candidate.preset],
+        error=position["mean"],
+        median=position["median"],
+        p90=position["p90"],
+        standard_error=position["standard_error"],
+        deviation=statistics.stdev(means) if len(means) > 1 else None,
+        velocity=_mean([seed["velocity_mse"]["mean"] for seed in seeds]),
+        ade=ade,
+        fde=fde,
+        behind=behind,
+        interval=interval,
+        seeds=len(seeds),
+        parameters=seeds[0]["parameters"],
+        forecasts_per_second=_mean([seed["forecasts_per_second"] for seed in seeds]),
+        symmetry=max(seeds[0]["equivariance_error"].values()),
+        **costs,
+    )
+
+
+def _by_window(result: Result) -> Any:
+    """The mean error over seeds of each window, (W,)."""
+    return np.mean([seed["position"] for seed in result["seeds"]], axis=0)
+
+
+def _costs(judgement: Judgement, folder: Path) -> dict[str, Any]:
+    """The processor time of all trainings of a model, and its learning rate."""
+    trained = judgement.candidate.kind == "trained"
+    names = [name for fit in judgement.fits() for name in (*fit.needs, fit.name)]
+    results = [read_result(folder, name) for name in dict.fromkeys(names)]
+    seconds = sum(result["seconds"] for result in results if result is not None)
+    rates = [r["settings"]["training"]["lr"] for r in results if r is not None and "settings" in r]
+    return {
+        "seconds": 0.0 if judgement.candidate.kind == "trivial" else seconds,
+        "rate": rates[0] if trained and rates else None,
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values)
+
+
+def _behind(row: Standing, best: Standing) -> str:
+    """The difference to the best as a share of its error, or, of many times it, as a factor."""
+    if row.interval is None or best.error == 0:
+        return "–"
+    shares = [value / best.error for value in (row.behind, *row.interval)]
+    if max(map(abs, shares)) < 10:
+        texts = [
+            f"{100 * share:+.0f}" if abs(share) >= 0.1 else f"{100 * share:+.1f}"
+            for share in shares
+        ]
+        return f"{texts[0]} % [{texts[1]}, {texts[2]}]"
+    texts = [number(1 + share, 2) for share in shares]
+    return f"×{texts[0]} [{texts[1]}, {texts[2]}]"
+
+
+def duration(seconds: float) -> str:
+    """Seconds or minutes, rounded."""
+    return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.3g} s"

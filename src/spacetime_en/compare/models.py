@@ -1,0 +1,223 @@
+"""The jobs of a comparison that train: search a learning rate, then train with every seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from spacetime_en._util.errors import InputError
+from spacetime_en.compare.budget import ModelBudget, Pace, measure_pace
+from spacetime_en.compare.candidates import Candidate, config_of
+from spacetime_en.compare.job import Job, Tell
+from spacetime_en.compare.results import Result, read_result, settings_of, write_result
+from spacetime_en.compare.trained import import_trainer, train_first_that_converges
+from spacetime_en.data.task import Task
+from spacetime_en.runs.config import Config, open_task
+from spacetime_en.runs.run import environment
+from spacetime_en.runs.search import search, tried
+from spacetime_en.runs.training import keep_untrained
+
+FACTOR = 3.0  # between the rates that are tried first
+REACH = 10.0  # how far rates may be from the preset's own, as a factor
+
+
+@dataclass(frozen=True)
+class Question:
+    """What all jobs of a comparison have in common.
+
+    Args:
+        task: the section of a config: ``name`` or ``data``, and settings.
+        budget: of each trained model.
+        seed: the first seed; the others follow it.
+        storage: an Optuna storage URL for the searches; None: files in the folder.
+        token: a name for the searches in the storage, different for every comparison.
+    """
+
+    task: Mapping[str, Any]
+    budget: ModelBudget
+    seed: int = 0
+    storage: str | None = None
+    token: str = ""
+
+    def load_task(self) -> Task:
+        """The task; a process that asks again gets the same."""
+        return _loaded(json.dumps(dict(self.task), default=str, sort_keys=True), self)
+
+    def __hash__(self) -> int:
+        return hash(self.token)
+
+
+@lru_cache(maxsize=1)
+def _loaded(key: str, question: Question) -> Task:
+    return open_task(question.task)
+
+
+def pace_name(candidate: Candidate) -> str:
+    """The name of the file with a model's pace."""
+    return f"pace--{candidate.file_name}"
+
+
+@dataclass(frozen=True)
+class RateSearch(Job):
+    """A few short trainings of one model, to find its learning rate."""
+
+    question: Question
+    candidate: Candidate
+
+    @property
+    def name(self) -> str:
+        return f"search--{self.candidate.file_name}"
+
+    def result(self, folder: Path) -> Result | None:
+        return read_result(folder, self.name)
+
+    def carry_out(self, folder: Path, tell: Tell) -> Result:
+        import_trainer()
+        task, question = self.question.load_task(), self.question
+        begin = time.process_time()
+        config = config_of(self.candidate.preset, task, question.task, question.seed)
+        pace = self._pace(config, task, folder)
+        rate, trials = config.training.lr, question.budget.trials(pace)
+        result: Result = {
+            "name": self.name,
+            "preset": self.candidate.preset,
+            "trials": [{"lr": rate, "val_mse": None}],
+            "pace": None if pace is None else dataclasses.asdict(pace),
+        }
+        if trials:
+            training = question.budget.trial(config.training, pace)
+            config = dataclasses.replace(config, training=training)
+            result["trials"] = self._search(config, trials, task, folder, tell)
+        result["seconds"] = time.process_time() - begin
+        write_result(folder, self.name, result)
+        return result
+
+    def _search(
+        self, config: Config, trials: int, task: Task, folder: Path, tell: Tell
+    ) -> list[dict[str, float]]:
+        """Learning rates and the validation errors that they gave, best first.
+
+        The first that are tried are the preset's own, three times it and a third of it.
+        """
+        rate, storage = config.training.lr, self.question.storage
+        place = folder / "searches" / self.candidate.file_name
+        study = f"{self.question.token}--{self.candidate.file_name}"
+        done = 0
+
+        def told(line: str) -> None:
+            nonlocal done
+            done += 1
+            tell(done / trials, line.partition(": ")[2])
+
+        search(
+            config,
+            place,
+            trials=trials,
+            storage=storage,
+            name=study,
+            space=(f"lr={rate / REACH!r}:{rate * REACH!r}:log",),
+            first=[{"lr": value} for value in (rate, rate * FACTOR, rate / FACTOR)[:trials]],
+            task=task,
+            notify=told,
+        )
+        found = tried(place, storage=storage, name=study)
+        return [{"lr": settings["lr"], "val_mse": error} for settings, error in found]
+
+    def _pace(self, config: Config, task: Task, folder: Path) -> Pace | None:
+        """The pace of the model's training, measured once; None if steps are what counts."""
+        if self.question.budget.steps is not None:
+            return None
+        name = pace_name(self.candidate)
+        known = read_result(folder, name)
+        if known is None:
+            model = config.build_model(task)
+            write_result(
+                folder, name, dataclasses.asdict(measure_pace(model, task, config.training))
+            )
+            known = read_result(folder, name)  # as those will read it who go on after us
+        return Pace(**known or {})
+
+    def summary(self, result: Result) -> str:
+        best = result["trials"][0]
+        if best["val_mse"] is None:
+            return f"learning rate {best['lr']:.2g}, the preset's own: no time to try others"
+        return f"learning rate {best['lr']:.2g}, validation MSE {best['val_mse']:.4g}"
+
+
+@dataclass(frozen=True)
+class Fit(Job):
+    """A model trained with one seed and the best learning rate, solved, or taken as it is."""
+
+    question: Question
+    candidate: Candidate
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.candidate.file_name}--seed{self.seed}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (self._search.name,) if self.candidate.kind == "trained" else ()
+
+    @property
+    def _search(self) -> RateSearch:
+        return RateSearch(self.question, self.candidate)
+
+    def result(self, folder: Path) -> Result | None:
+        result = read_result(folder, self.name)
+        # (What belongs to a training that was deleted is made again.)
+        return result if result is not None and (folder / result["run"]).is_dir() else None
+
+    def carry_out(self, folder: Path, tell: Tell) -> Result:
+        tell(0.0, "data")
+        import_trainer()
+        task = self.question.load_task()
+        place = folder / "runs" / self.name
+        begin = time.process_time()
+        if self.candidate.kind == "trivial":
+            run = keep_untrained(self._configs(task, folder)[0], place, task)
+            progress = run.load("best").progress
+            training: Result = {"val_mse": progress.best, "seconds": 0.0}
+        else:
+            configs = self._configs(task, folder)
+            found, _, training = train_first_that_converges(configs, place, tell, task)
+            if found is None:
+                raise InputError("training diverged at every learning rate that was tried.")
+            run = found
+        result: Result = {
+            "name": self.name,
+            "preset": self.candidate.preset,
+            "seed": self.seed,
+            "run": str(run.folder.relative_to(folder)),
+            "settings": settings_of(run.config),
+            "training": training,
+            "seconds": time.process_time() - begin,
+            "environment": environment(),
+        }
+        write_result(folder, self.name, result)
+        return result
+
+    def _configs(self, task: Task, folder: Path) -> list[Config]:
+        """The settings of the training, by learning rate, best first."""
+        config = config_of(self.candidate.preset, task, self.question.task, self.seed)
+        if self.candidate.kind != "trained":
+            return [config]
+        searched = read_result(folder, self._search.name)
+        if searched is None:
+            raise InputError("its learning rate is not known, because the search failed.")
+        pace = None if searched["pace"] is None else Pace(**searched["pace"])
+        training = self.question.budget.seed(config.training, pace)
+        return [
+            dataclasses.replace(config, training=dataclasses.replace(training, lr=trial["lr"]))
+            for trial in searched["trials"]
+        ]
+
+    def summary(self, result: Result) -> str:
+        return f"validation MSE {result['training']['val_mse']:.4g}"

@@ -1,0 +1,77 @@
+"""Results: one JSON file each, written whole, and only used again for the same settings."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import write_text_atomically
+from spacetime_en.runs.config import Config
+from spacetime_en.training.settings import TrainingSettings
+
+RESULTS = "experiments"  # the folder of the results
+WHERE = ("accelerator", "devices", "num_nodes", "save_every")  # a training runs, not what it trains
+Result = dict[str, Any]
+
+
+def result_path(folder: Path, name: str) -> Path:
+    """The file of a job's result."""
+    return folder / RESULTS / f"{name}.json"
+
+
+def read_result(folder: Path, name: str) -> Result | None:
+    """The result of a job, or None."""
+    path = result_path(folder, name)
+    try:
+        return dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (UnicodeDecodeError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: is no result ({error}); delete it to make it again.") from None
+
+
+def write_result(folder: Path, name: str, result: Result) -> None:
+    """Write the result of a job, one line for each entry."""
+    path = result_path(folder, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
+    write_text_atomically(path, f"{{\n{lines}\n}}\n")
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """The settings that decide a result, as they are in its file."""
+    settings = config.to_dict()
+    training = {name: settings["training"][name] for name in _deciding()}
+    plain: dict[str, Any] = json.loads(json.dumps({**settings, "training": training}))
+    return plain
+
+
+def made_with(result: Result, config: Config) -> bool:
+    """Whether a result was made with the settings of `config`.
+
+    Those that the result is too old to know had their defaults.
+    """
+    found = result.get("settings")
+    if not isinstance(found, dict) or not isinstance(found.get("training"), dict):
+        return False
+    defaults = {name: getattr(TrainingSettings(), name) for name in _deciding()}
+    return {**found, "training": defaults | found["training"]} == settings_of(config)
+
+
+def _deciding() -> list[str]:
+    return [field.name for field in fields(TrainingSettings) if field.name not in WHERE]
+
+
+def _rounded(value: Any) -> Any:
+    """Floats with six digits, which is all that a table needs, and None for infinite ones."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,242 @@
+"""Carry out jobs in several processes, with one progress display."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from spacetime_en._util.errors import InputError, Interrupted
+from spacetime_en._util.files import locked, refuse_foreign
+from spacetime_en._util.machine import cores
+from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
+from spacetime_en._util.threads import one_thread
+from spacetime_en.compare.display import JobDisplay
+from spacetime_en.compare.job import Job
+from spacetime_en.compare.results import RESULTS
+
+if TYPE_CHECKING:
+    from spacetime_en.compare.claims import Claims
+
+PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
+LOOK = 5.0  # seconds between two looks at what other machines have done
+
+
+def carry_out_all(
+    jobs: Sequence[Job],
+    folder: Path,
+    what: str,
+    workers: int | None = None,
+    claims: Claims | None = None,
+) -> dict[str, str]:
+    """Carry out all jobs without a result; call it again to resume after an interruption.
+
+    Args:
+        jobs: in an order in which each comes after those that it needs.
+        folder: of the results.
+        what: they are part of, such as "reproduction".
+        workers: number of processes, one core (or GPU) each; None for one per core or GPU.
+        claims: by which machines that share the folder agree who does what; None: nobody else may
+            work in it.
+    Returns: an error message for every job that failed, by its name.
+    """
+    check_workers(workers)
+    refuse_foreign(folder, what, RESULTS)
+    todo = [job for job in jobs if job.result(folder) is None]
+    if not todo:
+        return {}
+    count = min(len(todo), workers or torch.cuda.device_count() or cores())
+    with (
+        # Two commands in one folder would train the same runs at once.
+        locked(folder) if claims is None else nullcontext(),
+        JobDisplay(len(jobs), len(jobs) - len(todo)) as display,
+        stop_signals(signal.default_int_handler),  # all of them, as if Ctrl-C
+    ):
+        (folder / RESULTS).mkdir(exist_ok=True)  # by which the folder is known when it is resumed
+        crew = [_Worker.start(number, folder) for number in range(count)]
+        try:
+            return _supervise(crew, todo, folder, display, claims)
+        except KeyboardInterrupt:
+            raise Interrupted("stopped; the same command goes on from here") from None
+        finally:
+            for worker in crew:
+                worker.stop()
+            if claims is not None:
+                claims.release()
+
+
+def check_workers(workers: int | None) -> None:
+    """Refuse more processes than there are cores, and none."""
+    most = os.cpu_count() or 1
+    if workers is not None and not 0 < workers <= most:
+        raise InputError(
+            f"workers: expected 1 to {most}, the number of cores here, found {workers}."
+        )
+
+
+def _supervise(
+    crew: list[_Worker],
+    todo: Sequence[Job],
+    folder: Path,
+    display: JobDisplay,
+    claims: Claims | None,
+) -> dict[str, str]:
+    """Hand out jobs of which all that they need has ended, until none is left."""
+    waiting, failed = list(todo), {}
+    unfinished = {job.name for job in todo}
+    while unfinished:
+        if claims is not None:
+            claims.beat()
+            for other in [job for job in waiting if job.result(folder) is not None]:
+                waiting.remove(other)
+                unfinished.remove(other.name)
+                display.done(None, other.name, "done elsewhere")
+        for worker in crew:
+            ready = (
+                job
+                for job in waiting
+                if not unfinished.intersection(job.needs)
+                and (claims is None or claims.take(job.name))
+            )
+            if worker.busy is None and (job := next(ready, None)) is not None:
+                waiting.remove(job)
+                worker.give(job)
+                display.at(worker.number, job.name, 0.0, "")
+        by_pipe = {worker.pipe: worker for worker in crew if worker.busy is not None}
+        for pipe in wait(list(by_pipe), None if claims is None else LOOK):
+            worker = by_pipe[pipe]  # type: ignore[index]
+            done = worker.busy
+            assert done is not None
+            try:
+                kind, *rest = worker.hear()
+            except _DiedError as died:  # only of this job: the others need not wait for it
+                kind, rest = "failed", [str(died)]
+                worker.replace(folder)
+            if kind == "at":
+                display.at(worker.number, done.name, *rest)
+                continue
+            if kind == "stopped":
+                raise KeyboardInterrupt
+            if kind == "failed":
+                failed[done.name] = rest[0]
+            if claims is not None:
+                claims.end(done.name, kind == "done")
+            worker.busy = None
+            unfinished.remove(done.name)
+            display.done(worker.number, done.name, rest[0])
+    return failed
+
+
+class _DiedError(Exception):
+    """A worker's process has ended by itself."""
+
+
+@dataclass
+class _Worker:
+    """A process that carries out one job at a time."""
+
+    number: int
+    process: BaseProcess
+    pipe: Connection
+    busy: Job | None = None
+
+    @classmethod
+    def start(cls, number: int, folder: Path) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, folder), daemon=True)
+        with _one_gpu(number):
+            process.start()
+        theirs.close()
+        return cls(number, process, ours)
+
+    def give(self, job: Job) -> None:
+        self.busy = job
+        with suppress(BrokenPipeError):  # (that it has died is noticed when listening to it)
+            self.pipe.send(job)
+
+    def hear(self) -> Any:
+        try:
+            return self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            raise self._died() from None
+
+    def _died(self) -> _DiedError:
+        self.process.join()
+        code = self.process.exitcode
+        why = "; was memory short? Use fewer --workers" if code == -signal.SIGKILL else ""
+        return _DiedError(
+            f"its process died (exit code {code}){why}. What is done is kept: the same command "
+            "goes on from here."
+        )
+
+    def replace(self, folder: Path) -> None:
+        """Start another process in place of one that has died."""
+        other = self.start(self.number, folder)
+        self.process, self.pipe = other.process, other.pipe
+
+    def stop(self) -> None:
+        """Let it write a checkpoint, then end it."""
+        self.process.terminate()  # a training stops after the current step
+        self.process.join(PATIENCE)
+        self.process.kill()
+
+
+@contextmanager
+def _one_gpu(number: int) -> Iterator[None]:
+    """Let a process started in this block see only one of the GPUs, if there are any."""
+    if not torch.cuda.is_available():
+        yield
+        return
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = before.split(",") if before else [str(i) for i in range(torch.cuda.device_count())]
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = before
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, however that ended, and free what it holds."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+@one_thread()
+def _work(pipe: Connection, folder: Path) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    for number in set(STOP_SIGNALS) - {signal.SIGTERM}:
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all processes: the parent decides
+    # Arithmetic on denormal numbers is a hundred times slower: a model would pay for its zeros.
+    torch.set_flush_denormal(True)
+    while True:
+        try:
+            job: Job = pipe.recv()
+        except EOFError:
+            return
+        try:
+            result = job.carry_out(folder, lambda *at: pipe.send(("at", *at)))
+            pipe.send(("done", job.summary(result)))
+        except Interrupted:
+            pipe.send(("stopped",))
+            return
+        except (InputError, OSError) as error:
+            pipe.send(("failed", str(error)))
+        except Exception as error:  # a bug in one job must not stop the others
+            pipe.send(("failed", f"{type(error).__name__}: {error}"))

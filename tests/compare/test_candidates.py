@@ -1,0 +1,71 @@
+"""Candidates: what fits is found without the test windows, and ordered by what it costs."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from spacetime_en import Forecaster, InputError
+from spacetime_en.compare.candidates import KINDS, Candidate, config_of, find_candidates
+from spacetime_en.nn.presets import PRESETS
+from spacetime_en.training.settings import PRESET_SETTINGS
+from tests.conftest import TINY
+
+SOURCE = {"name": "charged", **TINY}
+
+
+class Broken(Forecaster):
+    """Raises what no input check raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def forecast(self, graph):
+        raise ZeroDivisionError("of one's own")
+
+
+class Untouchable:
+    """In the place of the test windows."""
+
+    def __getattr__(self, name):
+        raise AssertionError(name)
+
+
+def test_all_that_fit_come_cheapest_first_and_the_test_is_not_looked_at(tiny_task):
+    blind = dataclasses.replace(tiny_task)
+    object.__setattr__(blind, "test", Untouchable())
+    found, reasons = find_candidates(blind, SOURCE, ())
+    assert {c.preset for c in found} | set(reasons) == set(PRESETS)
+    order = [(KINDS.index(c.kind), c.parameters) for c in found]
+    assert order == sorted(order)
+    kinds = {c.preset: c.kind for c in found}
+    assert (kinds["last-frame"], kinds["ridge"], kinds["set-2"]) == KINDS
+
+
+def test_what_does_not_fit_or_breaks_is_listed_with_the_reason(tiny_task):
+    own = f"{__name__}.Broken"
+    found, reasons = find_candidates(tiny_task, SOURCE, [own, "straight-line"])
+    assert [c.preset for c in found] == ["straight-line"]
+    assert reasons == {own: "ZeroDivisionError: of one's own"}
+    with pytest.raises(InputError, match=r"none of these models fits the data \(.*Broken: Zero"):
+        find_candidates(tiny_task, SOURCE, [own])
+
+
+def test_names_that_are_unknown_or_come_twice_are_refused(tiny_task):
+    with pytest.raises(InputError, match="did you mean 'set-2'"):
+        find_candidates(tiny_task, SOURCE, ["set-3"])
+    with pytest.raises(InputError, match="preset: 'mlp' is named twice"):
+        find_candidates(tiny_task, SOURCE, ["mlp", "set", "mlp"])
+
+
+def test_settings_are_ours_on_the_papers_task_too(tiny_task):
+    config = config_of("set", tiny_task, SOURCE, seed=3)
+    assert config.training.lr == PRESET_SETTINGS["set"]["lr"]
+    assert config.model == {"dropout": 0.0}
+    assert config.training.seed == 3
+    assert config_of("set-2", tiny_task, SOURCE).training.batch_size == 100
+
+
+def test_import_paths_make_names_of_files():
+    assert Candidate("own.models:Wild", "trained", 1).file_name == "own_models_Wild"

@@ -1,0 +1,68 @@
+"""Claims: of two machines one gets a job, and a dead one's is free again."""
+
+import socket
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from spacetime_en import InputError
+from spacetime_en.compare import claims as module
+from spacetime_en.compare.claims import open_claims
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """Two that share a storage."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    return tuple(open_claims(url).named("token") for _ in range(2))
+
+
+def test_a_job_goes_to_one_of_two(machines):
+    one, other = machines
+    assert one.take("a")
+    assert not other.take("a")
+    assert other.take("b")
+    one.beat()
+    assert not other.take("a")
+
+
+def test_a_job_that_failed_or_was_given_back_is_free_again(machines):
+    one, other = machines
+    assert one.take("a")
+    one.end("a", well=False)
+    assert other.take("a")
+    other.release()
+    assert one.take("a")
+    assert other.mine == {}
+
+
+def test_a_job_that_is_done_but_has_no_result_is_done_again(machines):
+    one, other = machines
+    assert one.take("a")
+    one.end("a", well=True)
+    assert other.take("a")  # (whoever asks has found no result)
+
+
+def test_the_jobs_of_a_dead_process_are_free_at_once(machines, monkeypatch):
+    one, other = machines
+    for name, host in (("here", socket.gethostname()), ("elsewhere", "another-machine")):
+        monkeypatch.setattr(module, "worker_name", lambda host=host: f"{host}:{2**22 + 1}")
+        assert one.take(name)
+    assert other.take("here")
+    assert not other.take("elsewhere")  # (which cannot be asked; its heartbeat will tell)
+
+
+def test_two_that_add_the_same_job_agree_on_the_first(machines):
+    one, other = machines
+    for _ in range(2):  # as if both had found it missing
+        waiting = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={"job": "a"})
+        one.study.add_trial(waiting)
+    assert other.take("a")
+    assert not one.take("a")
+
+
+def test_an_unreachable_storage_is_one_sentence():
+    with pytest.raises(InputError, match=r"storage: .* cannot be opened"):
+        open_claims("sqlite:////nowhere/at/all.db")
+    assert open_claims(None) is None

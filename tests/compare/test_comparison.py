@@ -1,0 +1,154 @@
+"""A comparison: the same winner whatever the test says, a run to go on with, clear refusals."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from spacetime_en import InputError, evaluate, simulate
+from spacetime_en.compare import comparison
+from spacetime_en.compare.comparison import compare, train_best
+from spacetime_en.compare.results import read_result
+from spacetime_en.runs.run import Run
+from tests.compare.inline import TASK, carry_out_here, compare_here
+from tests.conftest import TINY
+
+
+def test_the_winner_is_an_ordinary_run(compared, tiny_task):
+    board = compared.leaderboard
+    run = Run.open(compared.best)
+    assert run.config.preset == board.chosen
+    evaluation = evaluate(run.model(), tiny_task)
+    judged = read_result(compared.folder, f"test--{board.chosen}")
+    means = [seed["position_mse"]["mean"] for seed in judged["seeds"]]
+    found = evaluation.report["position_mse"]["mean"]
+    assert any(found == pytest.approx(mean, rel=1e-4) for mean in means)
+    assert (compared.best / "model").is_dir()
+
+
+def test_everything_is_written(compared):
+    text = json.loads((compared.folder / "leaderboard.json").read_text())
+    assert text["best"] == compared.leaderboard.chosen
+    assert {row["preset"] for row in text["rows"]} == {
+        *("last-frame", "straight-line", "ridge-shared", "linear", "egnn")
+    }
+    assert 0 <= text["cost"]["overhead"] <= 1
+    assert compared.report.is_file()
+    assert "| linear |" in (compared.folder / "leaderboard.md").read_text()
+
+
+def test_the_same_question_again_makes_nothing_anew(compared, cache):
+    folder = compared.folder
+    times = {p: p.stat().st_mtime_ns for p in (folder / "experiments").iterdir()}
+    again = compare_here(folder, cache)
+    assert again.leaderboard == compared.leaderboard
+    assert times == {p: p.stat().st_mtime_ns for p in (folder / "experiments").iterdir()}
+
+
+def test_a_seed_that_is_lost_is_made_again_and_gives_the_same(compared, cache, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(compared.folder, folder)
+    (folder / "experiments" / "egnn--seed1.json").unlink()
+    shutil.rmtree(folder / "runs" / "egnn--seed1")
+    again = compare_here(folder, cache)
+    errors = [[row.error for row in made.leaderboard.rows] for made in (compared, again)]
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"budget": "31 steps"}, "another comparison, whose budget was '30 steps' and not '31"),
+        ({"seeds": 1}, "another comparison, whose seeds was 2 and not 1"),
+        ({"presets": ["mlp"]}, "another comparison, whose presets was"),
+        ({"task": TASK | {"length": 4}}, "another comparison, whose task was"),
+    ],
+)
+def test_another_question_in_the_same_folder_is_refused(compared, cache, change, sentence):
+    with pytest.raises(InputError, match=sentence):
+        compare_here(compared.folder, cache, **change)
+
+
+def test_the_model_is_chosen_without_the_test(cache, tmp_path):
+    """Noise in place of the test's targets changes the test's errors, and not the choice."""
+    data = simulate("charged", 20, nodes=3, steps=60, save=range(0, 61, 10), seed=5)
+    made = []
+    for name, noise in (("true", 0.0), ("noise", 30.0)):
+        x = np.array(data.x)
+        x[18:, -1] += noise * np.random.default_rng(0).normal(size=x[18:, -1].shape)
+        dataclasses.replace(data, x=x).save(tmp_path / name)
+        task = {"data": str(tmp_path / name), "length": 6, "target_steps": 1}
+        made.append(compare_here(tmp_path / f"{name}-compared", cache, task))
+    true, noisy = (one.leaderboard for one in made)
+    assert noisy.best.error > 10 * true.best.error
+    assert noisy.chosen == true.chosen
+    validation = [{row.preset: row.validation for row in board.rows} for board in (true, noisy)]
+    assert validation[0] == validation[1]
+    best = [Run.open(one.best).model().state_dict() for one in made]
+    assert all((best[0][key] == best[1][key]).all() for key in best[0])
+
+
+def test_one_recording_is_compared_over_blocks(cache, tmp_path):
+    steps = range(0, 1200, 10)
+    simulate("springs", 1, nodes=3, steps=1200, save=steps, seed=1).save(tmp_path / "one")
+    task = {"data": str(tmp_path / "one"), "length": 3, "target_steps": 1}
+    presets = ["straight-line", "last-frame"]
+    board = compare_here(tmp_path / "x", cache, task, presets=presets).leaderboard
+    assert board.groups.endswith("blocks of neighbouring windows")
+    assert board.rows[-1].interval is not None
+
+
+def test_a_model_that_breaks_is_listed_and_the_others_go_on(cache, tmp_path, monkeypatch):
+    real = comparison.Fit.carry_out
+
+    def broken(self, folder, tell):
+        if self.candidate.preset == "linear":
+            raise RuntimeError("out of luck")
+        return real(self, folder, tell)
+
+    monkeypatch.setattr(comparison.Fit, "carry_out", broken)
+    presets = ["linear", "straight-line"]
+    board = compare_here(tmp_path / "x", cache, presets=presets, seeds=1).leaderboard
+    assert [row.preset for row in board.rows] == ["straight-line"]
+    assert board.reasons == {"linear": "out of luck"}
+    assert Run.open(tmp_path / "x" / "best").config.preset == "straight-line"
+
+
+def test_what_cannot_be_asked_is_refused_before_anything_is_written(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    for how, sentence in (
+        ({"seeds": 0}, "seeds: expected"),
+        ({"budget": "soon"}, "budget: expected a time"),
+        ({"presets": ["set-22"]}, "did you mean 'set-2'"),
+        ({"storage": "sqlite:////nowhere/at/all.db"}, "storage: .* cannot be opened"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            compare(TASK, tmp_path / "x", **how)
+        assert not (tmp_path / "x").exists()
+
+
+def test_too_few_windows_to_split_are_refused(tmp_path):
+    simulate("springs", 1, nodes=3, save=[0, 10, 20]).save(tmp_path / "few")
+    with pytest.raises(InputError, match=r"can be split neither by run .* nor by time"):
+        compare({"data": str(tmp_path / "few")}, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match=r"holds letter\.txt, and is no comparison"):
+        compare(TASK, tmp_path)
+
+
+def test_the_winner_alone(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    monkeypatch.setattr(comparison, "carry_out_all", carry_out_here)
+    task = {"name": "charged", **TINY}
+    run = train_best(task, tmp_path / "run", ["straight-line", "ridge-shared"], budget="30 steps")
+    assert run.folder == tmp_path / "run"
+    assert run.model().trained_on is not None
+    assert (tmp_path / "run" / "compare" / "report.html").is_file()
+    with pytest.raises(InputError, match="is a run already"):
+        train_best(task, tmp_path / "run")

@@ -1,0 +1,60 @@
+"""Intervals: as wide as theory says, and not fooled by windows that repeat each other."""
+
+import numpy as np
+import pytest
+
+from spacetime_en.compare.intervals import Groups, mean_interval
+
+
+def by_recording(recordings):
+    recordings = np.asarray(recordings)
+    return Groups.of(recordings, np.arange(len(recordings)))
+
+
+def test_an_interval_is_that_of_the_mean_of_independent_values():
+    values = np.random.default_rng(0).normal(1.0, 2.0, 400)
+    low, high = mean_interval(values, by_recording(np.arange(400)))
+    half = 1.96 * values.std() / 20
+    assert low == pytest.approx(values.mean() - half, rel=0.05)
+    assert high == pytest.approx(values.mean() + half, rel=0.05)
+    assert mean_interval(values, by_recording(np.arange(400))) == (low, high)  # seeded
+
+
+def test_windows_of_one_recording_count_once():
+    """Forty copies of each value say no more than one of each."""
+    values = np.random.default_rng(1).normal(size=30)
+    once = mean_interval(values, by_recording(np.arange(30)))
+    copied = mean_interval(np.repeat(values, 40), by_recording(np.repeat(np.arange(30), 40)))
+    assert copied == pytest.approx(once)
+    apart = mean_interval(np.repeat(values, 40), by_recording(np.arange(1200)))
+    assert apart[1] - apart[0] < 0.3 * (once[1] - once[0])
+
+
+def test_recordings_weigh_by_their_windows():
+    values = np.array([0.0] * 99 + [100.0])
+    groups = Groups(np.array([0] * 99 + [1]), 2, blocks=False)
+    low, high = mean_interval(values, groups)
+    assert (low, high) == (0.0, 100.0)
+
+
+def test_one_recording_is_cut_into_blocks_of_neighbours():
+    steps = np.random.default_rng(2).permutation(400)
+    groups = Groups.of(np.zeros(400, dtype=int), steps)
+    assert groups.blocks
+    assert groups.count == 20
+    in_time = groups.of_window[np.argsort(steps)]
+    assert (np.diff(in_time) >= 0).all()  # neighbours stay together
+    assert groups.describe() == "20 blocks of neighbouring windows"
+
+
+def test_blocks_do_not_reach_from_one_recording_into_the_next():
+    recordings = np.repeat([3, 7, 9], [50, 11, 60])
+    groups = Groups.of(recordings, np.arange(121))
+    for group in range(groups.count):
+        assert len(set(recordings[groups.of_window == group])) == 1
+    assert groups.count >= 10
+
+
+def test_too_few_windows_tell_nothing():
+    assert mean_interval(np.ones(1), Groups.of(np.zeros(1, dtype=int), np.zeros(1))) is None
+    assert mean_interval(np.ones(2), Groups.of(np.zeros(2, dtype=int), np.arange(2))) == (1, 1)

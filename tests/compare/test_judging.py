@@ -1,0 +1,39 @@
+"""Judging: the errors that `evaluate` finds, for every window."""
+
+import pytest
+import torch
+
+from spacetime_en import Forecaster, InputError, build_model, evaluate
+from spacetime_en.compare.judging import judge, measure_symmetry
+from spacetime_en.graph import Forecast
+
+
+def test_the_errors_are_those_of_evaluate(tiny_task):
+    graph, _ = tiny_task.train[:1]
+    torch.manual_seed(0)
+    model = build_model("egnn", like=graph, hidden=8)
+    judged, evaluation = judge(model, tiny_task), evaluate(model, tiny_task)
+    assert judged["position"] == evaluation.errors["model"].position.tolist()
+    assert judged["velocity"] == evaluation.errors["model"].velocity.tolist()
+    for key in ("position_mse", "velocity_mse", "parameters", "calibration"):
+        assert judged[key] == evaluation.report[key]
+    assert max(measure_symmetry(model, tiny_task).values()) < 1e-4
+    assert judged["forecasts_per_second"] > 0
+    assert "ade" not in judged  # one target time
+
+
+class Lost(Forecaster):
+    """Forecasts nothing that is a number."""
+
+    def forecast(self, graph):
+        x = graph.x[:, -1:] * torch.nan
+        return Forecast(x, x)
+
+    @property
+    def symmetries(self):
+        return build_model("last-frame").symmetries
+
+
+def test_forecasts_that_are_no_numbers_are_refused(tiny_task):
+    with pytest.raises(InputError, match="NaN or infinite"):
+        judge(Lost(), tiny_task)

@@ -1,0 +1,95 @@
+"""The leaderboard: chosen by validation, fair words, and room for it in 80 columns."""
+
+import dataclasses
+
+import pytest
+
+from spacetime_en._util.terminal import Terminal
+from spacetime_en.compare.leaderboard import Leaderboard, Standing, duration
+from spacetime_en.nn.presets import PRESETS
+
+ROW = Standing(
+    preset="set-2",
+    kind="trained",
+    validation=0.011,
+    error=0.0123,
+    median=0.0045,
+    p90=0.031,
+    standard_error=0.0007,
+    deviation=0.00042,
+    velocity=0.2,
+    ade=None,
+    fde=None,
+    behind=0.0,
+    interval=None,
+    seconds=300.4,
+    seeds=3,
+    rate=4e-3,
+    parameters=103_170,
+    forecasts_per_second=800.0,
+    symmetry=3e-7,
+)
+
+
+def behind(preset, share, low, high, **changes):
+    """A row whose error is above the best's by a share of it."""
+    best = ROW.error
+    return dataclasses.replace(
+        ROW,
+        preset=preset,
+        error=(1 + share) * best,
+        behind=share * best,
+        interval=(low * best, high * best),
+        **changes,
+    )
+
+
+def board(*rows, **more):
+    return Leaderboard("charged: 300 test windows", "set-2", [ROW, *rows], "300 recordings", **more)
+
+
+def test_words_name_the_best_its_equals_and_the_cheapest_of_them():
+    fast = behind("egnn", 0.02, -0.01, 0.05, forecasts_per_second=5000.0)
+    slow = behind("set-flow", 0.01, -0.02, 0.04)
+    far = behind("mlp", 1.0, 0.8, 1.2, forecasts_per_second=9000.0)
+    said = board(slow, fast, far).words()
+    assert said[0].startswith("Best, by validation error: set-2 (test error 0.0123")
+    assert said[1] == "No worse, within the interval: set-flow, egnn."
+    assert said[2] == "The cheapest of these: egnn (5,000 forecasts a second)."
+    solved = behind("ridge", 0.03, -0.01, 0.07, kind="solved")
+    assert board(fast, solved).words()[2] == "The cheapest of these: ridge (solved, not trained)."
+    assert board(far).words()[1] == "All others are worse, beyond their 95% intervals."
+
+
+def test_it_fits_into_eighty_columns_with_the_longest_names(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shares = (0.024, -0.03, 0.71, 5.3, 20.0, 12_345.0)
+    rows = [
+        behind(preset, share, share - 0.02, 1.1 * share + 0.01)
+        for preset, share in zip(sorted(PRESETS, key=len)[-6:], shares, strict=True)
+    ]
+    board(*rows, reasons={"body": "x: this model needs bones."}).print(Terminal())
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines()[:10])) <= 80
+    assert "+2.4 % [+0.4, +3.6]" in said
+    assert "×21 [21, 23]" in said
+    assert "Left out: body: x: this model needs bones." in said
+    assert all(f"\n{row.preset} " in said for row in rows)  # a table, and not a line for each cell
+
+
+def test_the_report_has_the_columns_that_the_terminal_has_no_room_for():
+    table = board(behind("mlp", 1.0, 0.8, 1.2)).table()
+    assert {"p90", "velocity", "parameters", "forecasts/s", "equivariance error"} < set(
+        table.columns
+    )
+    assert "ADE" not in table.columns
+    paths = dataclasses.replace(ROW, ade=0.3, fde=0.6)
+    shown = Leaderboard("zara1", "set-2", [paths], "20 blocks").table()
+    assert {"ADE", "FDE"} < set(shown.columns)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0 s"), (0.211, "0.211 s"), (31.24, "31.2 s"), (300.4, "5.0 min")]
+)
+def test_durations_are_short(seconds, text):
+    assert duration(seconds) == text

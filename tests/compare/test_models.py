@@ -1,0 +1,101 @@
+"""The jobs that train: the preset's own rate is tried, and an interrupted search goes on."""
+
+import optuna
+import pytest
+
+from spacetime_en import InputError
+from spacetime_en.compare.budget import TRIALS, ModelBudget
+from spacetime_en.compare.candidates import Candidate
+from spacetime_en.compare.models import Fit, Question, RateSearch
+from spacetime_en.compare.results import read_result, write_result
+from spacetime_en.runs.search import open_storage
+from spacetime_en.training.settings import PRESET_SETTINGS
+from tests.compare.inline import TASK
+
+
+@pytest.fixture
+def question(monkeypatch, cache):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    return Question(TASK, ModelBudget("60 steps", 2), token="token")
+
+
+LINEAR = Candidate("linear", "trained", 3)
+
+
+def nothing(*how):
+    pass
+
+
+def study_of(folder):
+    storage = open_storage(None, folder / "searches" / "linear")
+    return optuna.load_study(study_name="token--linear", storage=storage)
+
+
+def test_rates_around_the_presets_own_are_tried_and_the_best_is_used(question, tmp_path):
+    job = RateSearch(question, LINEAR)
+    found = job.carry_out(tmp_path, nothing)
+    rates = [trial["lr"] for trial in found["trials"]]
+    own = PRESET_SETTINGS["linear"]["lr"]
+    assert len(rates) == TRIALS
+    assert {own, 3 * own, own / 3} <= set(rates)
+    assert all(own / 10 <= rate <= 10 * own for rate in rates)
+    errors = [trial["val_mse"] for trial in found["trials"]]
+    assert errors == sorted(errors)
+    assert job.result(tmp_path)["trials"][0]["lr"] == pytest.approx(rates[0], rel=1e-5)
+    fit = Fit(question, LINEAR, seed=1)
+    assert fit.needs == (job.name,)
+    made = fit.carry_out(tmp_path, nothing)
+    settings = made["settings"]["training"]
+    assert settings["lr"] == pytest.approx(rates[0], rel=1e-5)
+    assert (settings["seed"], settings["steps"]) == (1, 21)
+    assert made["training"]["val_mse"] == min(mse for _, mse in made["training"]["curve"])
+
+
+def test_a_trial_that_was_interrupted_is_repeated_with_its_rate(question, tmp_path):
+    job = RateSearch(question, LINEAR)
+    whole = job.carry_out(tmp_path, nothing)
+    own = PRESET_SETTINGS["linear"]["lr"]
+    other = tmp_path / "other"
+    (other / "searches").mkdir(parents=True)
+    calls = []
+
+    def interrupt(*how):
+        calls.append(how)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.carry_out(other, interrupt)  # after the first trial
+    study = study_of(other)
+    trial = study.ask()  # as of a process that was killed in its second
+    trial.set_user_attr("worker", "")
+    study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    again = job.carry_out(other, nothing)
+    rates = {trial["lr"] for trial in again["trials"]}
+    assert {own, 3 * own} <= rates
+    assert {t["lr"] for t in whole["trials"]} & rates >= {own, 3 * own}
+
+
+def test_without_a_search_there_is_no_training(question, tmp_path):
+    with pytest.raises(InputError, match="its learning rate is not known"):
+        Fit(question, LINEAR, 0).carry_out(tmp_path, nothing)
+
+
+def test_no_time_for_a_search_means_the_presets_own_rate(question, tmp_path):
+    pace = {"setup": 0.0, "step": 9.0, "validation": 9.0, "spent": 0.0}
+    slow = Question(TASK, ModelBudget("2m", 1), token="token")
+    write_result(tmp_path, "pace--linear", pace)
+    job = RateSearch(slow, LINEAR)
+    found = job.carry_out(tmp_path, nothing)
+    assert found["trials"] == [{"lr": PRESET_SETTINGS["linear"]["lr"], "val_mse": None}]
+    assert "no time to try others" in job.summary(found)
+    (config,) = Fit(slow, LINEAR, 0)._configs(slow.load_task(), tmp_path)
+    assert (config.training.max_time, config.training.clock) == ("106.500s", "cpu")
+
+
+def test_what_has_nothing_to_train_is_a_run_all_the_same(question, tmp_path, tiny_task):
+    fit = Fit(question, Candidate("straight-line", "trivial", 0), 0)
+    made = fit.carry_out(tmp_path, nothing)
+    assert fit.needs == ()
+    assert made["training"]["val_mse"] > 0
+    assert fit.result(tmp_path) == read_result(tmp_path, fit.name)
+    assert (tmp_path / made["run"] / "model").is_dir()

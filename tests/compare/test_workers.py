@@ -1,0 +1,90 @@
+"""Many jobs in several processes: in order, refusals first, and what is done is kept."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spacetime_en import InputError
+from spacetime_en.compare import workers
+from spacetime_en.compare.job import Job
+from spacetime_en.compare.results import read_result, write_result
+from spacetime_en.compare.workers import carry_out_all
+
+
+@dataclass(frozen=True)
+class Toy(Job):
+    """Notes what was there when it ran; one that is told to fails."""
+
+    name: str = ""
+    needs: tuple[str, ...] = ()
+    fails: bool = False
+    dies: bool = False
+
+    def result(self, folder):
+        return read_result(folder, self.name)
+
+    def carry_out(self, folder, tell):
+        tell(0.5, "half")
+        if self.fails:
+            raise ZeroDivisionError("by nothing")
+        if self.dies:
+            os._exit(3)
+        there = sorted(path.stem for path in (folder / "experiments").glob("*.json"))
+        result = {"there": there, "pid": os.getpid()}
+        write_result(folder, self.name, result)
+        return result
+
+    def summary(self, result):
+        return "fine"
+
+
+@pytest.fixture
+def no_process(monkeypatch):
+    monkeypatch.delattr(workers._Worker, "start")
+
+
+def test_each_job_comes_after_those_that_it_needs_and_a_failure_stops_nobody(tmp_path, capsys):
+    jobs = [
+        Toy("c", ("a", "b")),  # (first in the list, and last to run)
+        Toy("a"),
+        Toy("b", ("a",), fails=True),
+        Toy("d"),
+    ]
+    failed = carry_out_all(jobs, tmp_path, "toy", 2)
+    assert failed == {"b": "ZeroDivisionError: by nothing"}
+    assert "a" in read_result(tmp_path, "c")["there"]
+    said = capsys.readouterr().err
+    assert said.index("b: ZeroDivisionError") < said.index("c: fine")
+    assert "4 of 4" in said
+    before = read_result(tmp_path, "a")
+    again = carry_out_all([*jobs[:2], Toy("b", ("a",)), jobs[3]], tmp_path, "toy", 2)
+    assert again == {}
+    assert read_result(tmp_path, "a") == before
+    assert read_result(tmp_path, "b")["pid"] != os.getpid()
+
+
+def test_a_process_that_dies_takes_its_own_job_only(tmp_path):
+    jobs = [Toy("a", dies=True), Toy("b", ("a",))]
+    failed = carry_out_all(jobs, tmp_path, "toy", 1)
+    assert list(failed) == ["a"]
+    assert failed["a"].startswith("its process died (exit code 3). What is done is kept")
+    assert read_result(tmp_path, "b") is not None
+
+
+def test_what_has_a_result_is_not_carried_out_again(tmp_path, no_process):
+    write_result(tmp_path, "a", {})
+    assert carry_out_all([Toy("a")], tmp_path, "toy") == {}
+
+
+@pytest.mark.parametrize("count", [0, -1, 10**6])
+def test_impossible_numbers_of_workers_are_refused(count, tmp_path, no_process):
+    with pytest.raises(InputError, match="workers: expected 1 to"):
+        carry_out_all([Toy("a")], tmp_path, "toy", count)
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, no_process):
+    (tmp_path / "results").write_text("")
+    with pytest.raises(InputError, match="is no folder; choose another name for the toy"):
+        carry_out_all([Toy("a")], Path(tmp_path / "results"), "toy")
