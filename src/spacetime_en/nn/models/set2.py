@@ -74,6 +74,8 @@ class SET2(Forecaster):
 
     forecasts_paths = True
 
+    _outlier: float  # the part of the base's typical error beyond which errors are large
+
     # Measured on data by `calibrate`, and not learned.
     size: Tensor  # root mean square of each vector of the history, (K,)
     spacing: Tensor  # root mean square distance of neighbours, ()
