@@ -37,7 +37,7 @@ from spacetime_en.nn.requirements import check_node_features, check_nodes, check
 from spacetime_en.nn.state import State, Units, counted, require_up
 
 DEGREE = 3  # of the polynomials of time
-ROUNDING = 1e-5  # largest relative rounding error of a vector in single precision
+ROUNDING = 5e-6  # largest relative rounding error of a vector in single precision
 # Errors beyond this part of the base's typical error count by their length: at the start of
 # training, and at its end, when the mean is to be right and not only the typical case.
 OUTLIER = (0.3, 0.9)
