@@ -32,6 +32,7 @@ from spacetime_en.training.settings import preset_defaults
 
 RESULTS = Path("results/set2_ablation")
 FREQUENCIES = 4  # of the encoding of relative times
+KEYS = 16  # width of keys and queries in each head of attention over time
 
 
 # --- what is put in place of a part ---------------------------------------------------------------
@@ -70,13 +71,8 @@ class AttentionOverTime(SET2):
     frame, and an encoding of the time between them. Values are displacements and velocities.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        heads, width = DEGREE + 1, 16
-        self.query, self.key = (
-            mlp(1, 32, heads * width),
-            mlp(2 + 2 * FREQUENCIES, 32, heads * width),
-        )
+    query: nn.Module
+    key: nn.Module
 
     def history(self, graph: SpacetimeGraph, state: State) -> Tensor:
         last, heads = graph.last_observed, DEGREE + 1
@@ -130,6 +126,13 @@ def summed(model: SET2) -> None:
         layer.__class__ = Summed
 
 
+def over_time(model: SET2) -> None:
+    """Attention over time."""
+    width = (DEGREE + 1) * KEYS
+    model.query, model.key = mlp(1, 32, width), mlp(2 + 2 * FREQUENCIES, 32, width)
+    model.__class__ = AttentionOverTime
+
+
 def with_global(model: SET2) -> None:
     """A global layer behind each layer."""
     hidden, channels = model.settings["hidden"], model.settings["channels"]
@@ -144,7 +147,7 @@ ROWS: dict[str, tuple[type[SET2], dict[str, Any], dict[str, Any], Change | None]
     "base: straight line": (SET2, {"base": "straight-line"}, {}, None),
     "history of degree 0": (Shortened, {}, {}, None),
     "history of degree 1": (Straight, {}, {}, None),
-    "attention over time": (AttentionOverTime, {}, {}, None),
+    "attention over time": (SET2, {}, {}, over_time),
     "one point": (SET2, {}, {}, one_point),
     "eight points": (SET2, {"points": 8}, {}, None),
     "sum over neighbours": (SET2, {}, {}, summed),
@@ -157,12 +160,12 @@ ROWS: dict[str, tuple[type[SET2], dict[str, Any], dict[str, Any], Change | None]
 SQUARED = (1e3, 1e3)  # no error counts as large
 
 
-def measured(row: str, data: str, max_time: str) -> dict[str, Any]:
+def measured(row: str, data: str, budget: dict[str, Any]) -> dict[str, Any]:
     """Train a row on the data of a row of `benchmarks.general`; its validation error."""
     kind, model_settings, training, change = ROWS[row]
     task_settings = DATA[data].task
     settings = preset_defaults("set-2", task_settings.get("name")).training | training
-    settings |= {"max_time": max_time, "clock": "cpu", "seed": 0}
+    settings |= budget | {"seed": 0}
     config = Config("set-2", {}, dict(task_settings), TrainingSettings(**settings))
     task = config.load_task()
     torch.manual_seed(0)
@@ -185,7 +188,7 @@ def measured(row: str, data: str, max_time: str) -> dict[str, Any]:
         "row": row,
         "data": data,
         "command": f"python -m benchmarks.set2_ablation '{row}' --data {data}",
-        "max_time": max_time,
+        "budget": budget,
         "steps": progress.step,
         "best_step": progress.best_step,
         "validation": errors.summary(),
@@ -206,7 +209,7 @@ def main() -> None:
             words = row.replace(": ", "-").replace(" ", "-")
             path = RESULTS / f"{data}--{words}.json"
             if not path.exists():
-                found = measured(row, data, given.max_time)
+                found = measured(row, data, {"max_time": given.max_time, "clock": "cpu"})
                 write_text_atomically(path, json.dumps(found, indent=1) + "\n")
             found = json.loads(path.read_text())
             x, v = (found["validation"][f"{what}_mse"] for what in ("position", "velocity"))

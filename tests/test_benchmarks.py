@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import flow_cost, noise_floor, speed, timing
+from benchmarks import flow_cost, general, noise_floor, oracle, set2_ablation, speed, timing
 from spacetime_en.cli import main
+from spacetime_en.data.datasets.registry import load_task
+from spacetime_en.geometry import random_rotation
 
 
 def test_sides_take_turns():
@@ -115,6 +117,26 @@ def test_every_section_runs():
         *speed.inference(batches=((1, 1), (2, 1)), N=3, L=3),
     ]
     assert all(row.get("ms", 1) > 0 and row.get("ratio", 1) > 0 for row in rows)
+
+
+@pytest.mark.parametrize("row", set2_ablation.ROWS)
+def test_every_row_of_the_ablation_trains(row, cache, monkeypatch):
+    task = {"name": "charged", "counts": (12, 4, 4), "target_steps": 2}
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    monkeypatch.setitem(set2_ablation.DATA, "tiny", general.Row(task))
+    found = set2_ablation.measured(row, "tiny", {"steps": 2})
+    assert found["steps"] == 2
+    assert found["validation"]["position_mse"]["mean"] < 1.0
+
+
+def test_the_generator_goes_on_from_a_window_along_any_axes(cache):
+    """It forecasts the targets; turned axes matter only where forces are clipped, here nowhere."""
+    task = load_task("charged", counts=(1, 1, 6), target_steps=2, cache=cache)
+    graph, target = task.test[:]
+    charge = torch.tensor(np.asarray(task.test.trajectories.charge[2:]))
+    axes = random_rotation(3, torch.Generator().manual_seed(0)).to(torch.float64)
+    for turn in (torch.eye(3, dtype=torch.float64), axes):
+        assert torch.allclose(oracle.generated(graph, charge, turn).float(), target.x, atol=1e-5)
 
 
 def test_states_that_observations_leave_possible_are_about_the_true_ones(monkeypatch):
