@@ -152,3 +152,26 @@ def test_the_winner_alone(cache, tmp_path, monkeypatch):
     assert (tmp_path / "run" / "compare" / "report.html").is_file()
     with pytest.raises(InputError, match="is a run already"):
         train_best(task, tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["runs", "experiments", "searches", "best"])
+def test_links_in_the_folder_are_not_followed(cache, tmp_path, name):
+    folder, elsewhere = tmp_path / "x", tmp_path / "elsewhere"
+    compare_here(folder, cache, presets=["straight-line"])
+    shutil.rmtree(folder / name, ignore_errors=True)
+    elsewhere.mkdir()
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(InputError, match=f"{name}: is a link"):
+        compare_here(folder, cache, presets=["straight-line"])
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_a_link_in_a_run_leads_to_is_not_copied(cache, tmp_path):
+    folder = tmp_path / "x"
+    compare_here(folder, cache, presets=["straight-line"])
+    shutil.rmtree(folder / "best")
+    (tmp_path / "secret").write_text("of the user")
+    (folder / "runs" / "straight-line--seed0" / "notes").symlink_to(tmp_path / "secret")
+    with pytest.raises(InputError, match="notes: is a link"):
+        compare_here(folder, cache, presets=["straight-line"])
+    assert not (folder / "best").exists()

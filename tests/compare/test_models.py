@@ -99,3 +99,39 @@ def test_what_has_nothing_to_train_is_a_run_all_the_same(question, tmp_path, tin
     assert made["training"]["val_mse"] > 0
     assert fit.result(tmp_path) == read_result(tmp_path, fit.name)
     assert (tmp_path / made["run"] / "model").is_dir()
+
+
+@pytest.fixture
+def trivial(question, tmp_path):
+    """A model that is fitted, and the folder of the comparison."""
+    fit = Fit(question, Candidate("straight-line", "trivial", 0), 0)
+    return fit, fit.carry_out(tmp_path / "x", nothing), tmp_path / "x"
+
+
+@pytest.mark.parametrize("where", ["../other", "absolute", "runs/last-frame--seed0", "runs/.."])
+def test_a_result_cannot_name_a_run_elsewhere(trivial, where):
+    fit, made, folder = trivial
+    run = str(folder / made["run"]) if where == "absolute" else where
+    write_result(folder, fit.name, made | {"run": run})
+    with pytest.raises(InputError, match=r"straight-line--seed0.json: its run cannot be"):
+        fit.result(folder)
+
+
+def test_a_link_in_the_place_of_a_run_is_not_followed(trivial, tmp_path):
+    fit, made, folder = trivial
+    (folder / made["run"]).rename(tmp_path / "elsewhere")
+    (folder / made["run"]).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="is a link out of"):
+        fit.result(folder)
+    with pytest.raises(InputError, match="is a link out of"):
+        fit.carry_out(folder, nothing)
+
+
+def test_the_config_of_a_run_has_no_class_imported(trivial, tmp_path, monkeypatch):
+    fit, made, folder = trivial
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "planted.py").write_text("raise SystemExit('it was imported')")
+    config = folder / made["run"] / "config.yaml"
+    config.write_text(config.read_text().replace("straight-line", "planted.Model"))
+    with pytest.raises(InputError, match=r"planted\.Model' is no part of this package"):
+        fit.model(folder, made)

@@ -12,11 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import create_atomically, refuse_foreign, write_text_atomically
+from spacetime_en._util.files import (
+    create_atomically,
+    inside,
+    refuse_foreign,
+    write_text_atomically,
+)
 from spacetime_en._util.schema import (
     Count,
     PositiveInt,
     check_format,
+    check_no_link,
     checked,
     read_json,
     shortened,
@@ -30,7 +36,7 @@ from spacetime_en.compare.intervals import Groups
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
-from spacetime_en.compare.models import Fit, Question, RateSearch, pace_name
+from spacetime_en.compare.models import RUNS, SEARCHES, Fit, Question, RateSearch, pace_name
 from spacetime_en.compare.results import RESULTS, read_result
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
@@ -147,12 +153,12 @@ def train_best(task: Mapping[str, Any], out: str | os.PathLike[str], *args: Any,
     made = compare(task, folder / COMPARED, *args, **how)
     # (The facts come last: they tell that the run is complete.)
     for path in sorted(made.best.iterdir(), key=lambda path: path.name == FACTS_FILE):
-        target = folder / path.name
+        target = inside(folder, folder / path.name)
         if path.is_dir():
             shutil.copytree(path, target, dirs_exist_ok=True)
         else:
             shutil.copy(path, target)
-    return Run.open(folder, trust=True)
+    return Run.open(folder)  # (its class is imported, and its data are named)
 
 
 def _judgements(question: Question, candidates: Sequence[Candidate]) -> list[Judgement]:
@@ -207,6 +213,8 @@ def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) 
     }
     ours = json.loads(json.dumps(plain, default=str))
     path = folder / QUESTION_FILE
+    for name in (RESULTS, RUNS, SEARCHES, BEST):  # the folder may come from anybody
+        check_no_link(folder / name)
     (folder / RESULTS).mkdir(parents=True, exist_ok=True)
     if not path.exists():
         entries = {"format": QUESTION_FORMAT, "token": secrets.token_hex(8), "question": ours}
@@ -237,6 +245,8 @@ def _keep_best(folder: Path, choice: Choice) -> Path:
     mark.unlink(missing_ok=True)
     if best.is_dir():
         shutil.rmtree(best)
+    for path in (folder / choice.run).rglob("*"):
+        check_no_link(path)  # a copy would hold what it leads to
     with create_atomically(best) as temporary:
         shutil.copytree(folder / choice.run, temporary, ignore=shutil.ignore_patterns(".*"))
     write_text_atomically(mark, choice.run)

@@ -17,7 +17,6 @@ from spacetime_en.compare.results import Result, read_result, write_result
 from spacetime_en.data.task import Task
 from spacetime_en.evaluation import measure_errors
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.runs.run import Run
 from spacetime_en.testing import equivariance_errors
 
 BATCH = 100  # windows of a forward pass
@@ -67,7 +66,7 @@ class Judgement(Job):
         seeds, begin = [], time.process_time()
         for place, (fit, result) in enumerate(trained):
             tell(place / len(trained), "test")
-            model = Run.open(folder / result["run"], trust=True).model()
+            model = fit.model(folder, result)
             seeds.append({"seed": fit.seed, **judge(model, task)})
             if place == 0:  # a property of the architecture, which no seed changes
                 seeds[0]["equivariance_error"] = measure_symmetry(model, task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import inside
+from spacetime_en._util.schema import shortened
 from spacetime_en.compare.budget import ModelBudget, Pace, measure_pace
 from spacetime_en.compare.candidates import Candidate, config_of
 from spacetime_en.compare.job import Job, Tell
-from spacetime_en.compare.results import Result, read_result, settings_of, write_result
+from spacetime_en.compare.results import (
+    Result,
+    read_result,
+    result_path,
+    settings_of,
+    write_result,
+)
 from spacetime_en.compare.trained import import_trainer, train_first_that_converges
 from spacetime_en.data.task import Task
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.presets import find_preset
 from spacetime_en.runs.config import Config, open_task
-from spacetime_en.runs.run import environment
+from spacetime_en.runs.run import Run, environment
 from spacetime_en.runs.search import search, tried
 from spacetime_en.runs.training import keep_untrained
 
 FACTOR = 3.0  # between the rates that are tried first
+RUNS, SEARCHES = "runs", "searches"  # the folders of the trainings
 REACH = 10.0  # how far rates may be from the preset's own, as a factor
 
 
@@ -106,7 +118,7 @@ class RateSearch(Job):
         The first that are tried are the preset's own, three times it and a third of it.
         """
         rate, storage = config.training.lr, self.question.storage
-        place = folder / "searches" / self.candidate.file_name
+        place = inside(folder, folder / SEARCHES / self.candidate.file_name)
         study = f"{self.question.token}--{self.candidate.file_name}"
         done = 0
 
@@ -173,13 +185,28 @@ class Fit(Job):
     def result(self, folder: Path) -> Result | None:
         result = read_result(folder, self.name)
         # (What belongs to a training that was deleted is made again.)
-        return result if result is not None and (folder / result["run"]).is_dir() else None
+        return result if result is not None and self._place(folder, result).is_dir() else None
+
+    def _place(self, folder: Path, result: Result) -> Path:
+        """The folder of the run that a result tells of; the file may not name any other."""
+        run = result["run"]
+        if not re.fullmatch(rf"{RUNS}/{re.escape(self.name)}(--then[\w.+-]+)?", str(run)):
+            raise InputError(
+                f"{result_path(folder, self.name)}: its run cannot be {shortened(run)}; delete it "
+                "to make it again."
+            )
+        return inside(folder, folder / run)
+
+    def model(self, folder: Path, result: Result) -> Forecaster:
+        """The model that was trained; only the class that the user named is imported for it."""
+        find_preset(self.candidate.preset)
+        return Run.open(self._place(folder, result)).model()
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         tell(0.0, "data")
         import_trainer()
         task = self.question.load_task()
-        place = folder / "runs" / self.name
+        place = inside(folder, folder / RUNS / self.name)
         begin = time.process_time()
         if self.candidate.kind == "trivial":
             run = keep_untrained(self._configs(task, folder)[0], place, task)
