@@ -65,4 +65,6 @@ def test_two_that_add_the_same_job_agree_on_the_first(machines):
 def test_an_unreachable_storage_is_one_sentence():
     with pytest.raises(InputError, match=r"storage: .* cannot be opened"):
         open_claims("sqlite:////nowhere/at/all.db")
+    with pytest.raises(InputError, match=r"storage: nothing://me:\*\*\*@host/db cannot be opened"):
+        open_claims("nothing://me:secret@host/db")
     assert open_claims(None) is None

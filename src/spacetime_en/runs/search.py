@@ -27,7 +27,7 @@ from optuna.storages.journal import (
 from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError
 
-from spacetime_en._util.errors import InputError, first_line, no_such
+from spacetime_en._util.errors import InputError, first_line, no_such, without_password
 from spacetime_en._util.files import (
     make_folder,
     process_exists,
@@ -328,9 +328,10 @@ def open_storage(storage: str | None, folder: Path) -> BaseStorage:
             "for PostgreSQL: pip install 'spacetime-en[postgres]'."
         ) from None
     except Exception as error:  # whatever the database and its driver raise
+        what = without_password(f"{storage} cannot be opened ({first_line(error)})")
         raise InputError(
-            f"storage: {storage} cannot be opened ({first_line(error)}); check the address, put a "
-            "copy of a damaged file in its place, or begin another study elsewhere."
+            f"storage: {what}; check the address, put a copy of a damaged file in its place, or "
+            "begin another study elsewhere."
         ) from None
 
 
@@ -342,7 +343,7 @@ def _readable(storage: str | None, folder: Path) -> Iterator[None]:
     except (InputError, MemoryError, OSError):
         raise
     except Exception as error:  # whatever a damaged study makes it raise
-        where = f"storage: {storage}" if storage else str(folder / JOURNAL)
+        where = f"storage: {without_password(storage)}" if storage else str(folder / JOURNAL)
         raise _unreadable(where, first_line(error)) from None
 
 
