@@ -10,7 +10,7 @@ import pytest
 from spacetime_en import InputError, evaluate, simulate
 from spacetime_en.compare import comparison
 from spacetime_en.compare.comparison import compare, train_best
-from spacetime_en.compare.results import read_result
+from spacetime_en.compare.results import read_result, write_result
 from spacetime_en.runs.run import Run
 from tests.compare.inline import TASK, carry_out_here, compare_here
 from tests.conftest import TINY
@@ -175,3 +175,33 @@ def test_what_a_link_in_a_run_leads_to_is_not_copied(cache, tmp_path):
     with pytest.raises(InputError, match="notes: is a link"):
         compare_here(folder, cache, presets=["straight-line"])
     assert not (folder / "best").exists()
+
+
+def test_a_best_model_that_cannot_be_tested_is_kept_and_no_other_chosen(
+    cache, tmp_path, monkeypatch
+):
+    real = comparison.Judgement.carry_out
+
+    def broken(self, folder, tell):
+        if self.candidate.preset == "straight-line":
+            raise InputError("some of its forecasts are NaN.")
+        return real(self, folder, tell)
+
+    monkeypatch.setattr(comparison.Judgement, "carry_out", broken)
+    sentence = (
+        "straight-line is the best by validation, and could not be tested: some of its forecasts "
+        "are NaN; its run is .*best"
+    )
+    with pytest.raises(InputError, match=sentence):
+        compare_here(tmp_path / "x", cache, presets=["straight-line", "last-frame"])
+    assert Run.open(tmp_path / "x" / "best").config.preset == "straight-line"
+
+
+def test_a_model_without_a_validation_error_is_left_out(compared, cache, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(compared.folder, folder)
+    fit = read_result(folder, "last-frame--seed0")
+    write_result(folder, fit["name"], fit | {"training": {"val_mse": None, "seconds": 0.0}})
+    board = compare_here(folder, cache).leaderboard
+    assert "last-frame" not in [row.preset for row in board.rows]
+    assert board.reasons == {"last-frame": "its validation error is not known."}

@@ -130,8 +130,9 @@ def compare(
     runs, frames = loaded.test.locate()
     groups = Groups.of(runs, loaded.test.trajectories.steps[frames[:, 0]])
     title = f"{loaded.label}: {len(loaded.test):,} test windows, {budget} a model"
-    board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
     best = _keep_best(folder, choice)
+    _check_tested(judgements, choice, folder, failed, best)
+    board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
     from spacetime_en.compare.report import write_comparison  # imports matplotlib
 
     cost = _cost(folder, made, begin) if anything else _known_cost(folder)
@@ -196,6 +197,23 @@ def _why(judgements: Sequence[Judgement], failed: Mapping[str, str]) -> dict[str
         if wrong:
             reasons[judgement.candidate.preset] = wrong[0]
     return reasons
+
+
+def _check_tested(
+    judgements: Sequence[Judgement],
+    choice: Choice,
+    folder: Path,
+    failed: Mapping[str, str],
+    best: Path,
+) -> None:
+    """Refuse to go on without a test of the chosen model: no other is chosen for that reason."""
+    judgement = next(j for j in judgements if j.candidate.preset == choice.preset)
+    if judgement.result(folder) is None:
+        why = failed.get(judgement.name, "its test has no result").rstrip(".")
+        raise InputError(
+            f"{choice.preset} is the best by validation, and could not be tested: {why}; its run "
+            f"is {best}."
+        )
 
 
 # --- the folder -----------------------------------------------------------------------------------

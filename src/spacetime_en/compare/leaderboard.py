@@ -249,7 +249,12 @@ def make_leaderboard(
         reasons: why other presets are missing.
     """
     found = {j.candidate.preset: (j, read_result(folder, j.name)) for j in judgements}
-    tested = {preset: (j, r) for preset, (j, r) in found.items() if r is not None}
+    reasons, tested = dict(reasons), {}
+    for preset, (judgement, result) in found.items():
+        if preset not in choice.errors:
+            reasons.setdefault(preset, "its validation error is not known.")
+        elif result is not None:
+            tested[preset] = judgement, result
     errors = {preset: _by_window(result) for preset, (_, result) in tested.items()}
     rows = []
     for preset, (judgement, result) in tested.items():
@@ -262,7 +267,7 @@ def make_leaderboard(
             )
         )
     rows.sort(key=lambda row: row.error)
-    return Leaderboard(title, choice.preset, rows, groups.describe(), dict(reasons))
+    return Leaderboard(title, choice.preset, rows, groups.describe(), reasons)
 
 
 def _standing(
