@@ -205,3 +205,19 @@ def test_a_model_without_a_validation_error_is_left_out(compared, cache, tmp_pat
     board = compare_here(folder, cache).leaderboard
     assert "last-frame" not in [row.preset for row in board.rows]
     assert board.reasons == {"last-frame": "its validation error is not known."}
+
+
+def test_other_data_in_the_same_folder_are_noticed_by_the_same_process(cache, tmp_path):
+    task = {"data": str(tmp_path / "data"), "length": 3, "target_steps": 1}
+
+    def put(count):
+        shutil.rmtree(tmp_path / "data", ignore_errors=True)
+        data = simulate("springs", count, nodes=3, steps=60, save=range(0, 61, 10), seed=count)
+        data.save(tmp_path / "data")
+
+    put(20)
+    compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
+    comparison.Question(task, comparison.ModelBudget("30 steps", 2)).load_task()
+    put(21)
+    with pytest.raises(InputError, match="another comparison, whose data was"):
+        compare_here(tmp_path / "x", cache, task, presets=["straight-line"])

@@ -40,6 +40,7 @@ from spacetime_en.compare.models import RUNS, SEARCHES, Fit, Question, RateSearc
 from spacetime_en.compare.results import RESULTS, read_result
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
+from spacetime_en.runs.config import open_task
 from spacetime_en.runs.run import FACTS_FILE, Run
 
 QUESTION_FILE, BOARD_FILE, BEST = "comparison.json", "leaderboard.json", "best"
@@ -109,7 +110,7 @@ def compare(
     allowance = ModelBudget(budget, seeds)
     refuse_foreign(folder, "comparison", QUESTION_FILE)
     question = Question(dict(task), allowance, seed, storage)
-    loaded = question.load_task()
+    loaded = open_task(task)  # (never from memory: the data may be others than a minute ago)
     if task.get("data") is not None:
         remember(task["data"])
     candidates, reasons = find_candidates(loaded, task, presets)
