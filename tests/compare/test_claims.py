@@ -4,6 +4,7 @@ import socket
 
 import optuna
 import pytest
+import sqlalchemy
 from optuna.trial import TrialState
 
 from spacetime_en import InputError
@@ -51,6 +52,31 @@ def test_the_jobs_of_a_dead_process_are_free_at_once(machines, monkeypatch):
         assert one.take(name)
     assert other.take("here")
     assert not other.take("elsewhere")  # (which cannot be asked; its heartbeat will tell)
+
+
+def silent_for(claims, seconds):
+    """Set the heartbeats of all jobs back."""
+    with claims.storage.engine.begin() as connection:
+        connection.execute(
+            sqlalchemy.text("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, :ago)"),
+            {"ago": f"-{seconds} seconds"},
+        )
+
+
+def test_the_jobs_of_a_machine_that_is_silent_are_free_again(machines, monkeypatch):
+    one, other = machines
+    monkeypatch.setattr(module, "worker_name", lambda: "another-machine:1")
+    assert one.take("a")
+    silent_for(one, 100)
+    assert not other.take("a")
+    silent_for(one, 100)
+    other.beat()
+    assert other.take("a")
+
+
+def test_redis_has_no_heartbeats():
+    with pytest.raises(InputError, match="storage: Redis cannot tell whether a machine"):
+        open_claims("redis://host:6379/0")
 
 
 def test_two_that_add_the_same_job_agree_on_the_first(machines):

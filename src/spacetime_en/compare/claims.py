@@ -13,6 +13,7 @@ import optuna
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from spacetime_en._util.errors import InputError
 from spacetime_en.runs.search import fail_dead_trials, join_study, open_storage, worker_name
 
 JOB, WORKER = "job", "worker"  # attributes of a trial
@@ -77,6 +78,11 @@ class ClaimStorage:
     """A storage that machines share, before it is known for which comparison."""
 
     def __init__(self, url: str) -> None:
+        if url.startswith("redis"):
+            raise InputError(
+                "storage: Redis cannot tell whether a machine that took a job is still alive; give "
+                "the address of a data base, such as postgresql://..."
+            )
         self.storage = open_storage(url, Path())
 
     def named(self, token: str) -> Claims:

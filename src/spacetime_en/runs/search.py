@@ -415,10 +415,9 @@ def fail_dead_trials(study: optuna.Study) -> int:
     Returns: the number of trials that are finished or running.
     """
     count = 0
-    if isinstance(study._storage, RDBStorage):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            optuna.storages.fail_stale_trials(study)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna.storages.fail_stale_trials(study)  # (does nothing where there are no heartbeats)
     for trial in study.get_trials(deepcopy=False):
         if trial.state is TrialState.RUNNING and _is_dead(trial.user_attrs.get("worker", "")):
             study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
