@@ -53,14 +53,17 @@ class Judgement(Job):
 
     def result(self, folder: Path) -> Result | None:
         result = read_result(folder, self.name)
-        trained = sum(fit.result(folder) is not None for fit in self.fits())
-        # (Seeds that have been trained since are judged with the others.)
-        return result if result is not None and len(result["seeds"]) == trained else None
+        # (Seeds that have been trained since, again or for the first time, are judged anew.)
+        trained = [_identity(made) for _, made in self._trained(folder)]
+        return result if result is not None and result.get("fits") == trained else None
+
+    def _trained(self, folder: Path) -> list[tuple[Fit, Result]]:
+        found = [(fit, fit.result(folder)) for fit in self.fits()]
+        return [(fit, result) for fit, result in found if result is not None]
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         task = self.question.load_task()
-        found = [(fit, fit.result(folder)) for fit in self.fits()]
-        trained = [(fit, result) for fit, result in found if result is not None]
+        trained = self._trained(folder)
         if not trained:
             raise InputError("there is nothing to test, because no training was finished.")
         seeds, begin = [], time.process_time()
@@ -73,6 +76,7 @@ class Judgement(Job):
         made: Result = {
             "name": self.name,
             "preset": self.candidate.preset,
+            "fits": [_identity(result) for _, result in trained],
             "seeds": seeds,
             "testing_seconds": time.process_time() - begin,
         }
@@ -82,6 +86,12 @@ class Judgement(Job):
     def summary(self, result: Result) -> str:
         errors = [seed["position_mse"]["mean"] for seed in result["seeds"]]
         return f"test MSE {np.mean(errors):.4g}"
+
+
+def _identity(fit: Result) -> dict[str, Any]:
+    """By what a training is known from another of the same model and seed."""
+    training = {key: fit["training"].get(key) for key in ("val_mse", "best_step")}
+    return {"seed": fit["seed"], "run": fit["run"], **training}
 
 
 def judge(model: Forecaster, task: Task) -> dict[str, Any]:

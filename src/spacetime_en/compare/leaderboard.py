@@ -248,7 +248,7 @@ def make_leaderboard(
         folder: of the comparison.
         reasons: why other presets are missing.
     """
-    found = {j.candidate.preset: (j, read_result(folder, j.name)) for j in judgements}
+    found = {j.candidate.preset: (j, j.result(folder)) for j in judgements}
     reasons, tested = dict(reasons), {}
     for preset, (judgement, result) in found.items():
         if preset not in choice.errors:

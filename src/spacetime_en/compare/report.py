@@ -87,7 +87,7 @@ def _panels(folder: Path, ranked: Sequence[Judgement]) -> list[Panel]:
         fit = read_result(folder, judgement.fits()[0].name)
         if fit is not None and (points := _learning_points(fit)):
             learning.curves.append(_curve(name, points, trivial))
-        judged = read_result(folder, judgement.name)
+        judged = judgement.result(folder)
         if judged is None:
             continue
         rows = judged["seeds"][0].get("error_against_time", ())
@@ -130,7 +130,7 @@ def _worst(
         found = ((fit, fit.result(folder)) for fit in by_preset[preset].fits())
         fit, result = next((fit, result) for fit, result in found if result is not None)
         models[preset] = fit.model(folder, result)
-    judged = read_result(folder, by_preset[board.chosen].name) or {}
+    judged = by_preset[board.chosen].result(folder) or {}
     errors = np.mean([seed["position"] for seed in judged["seeds"]], axis=0)
     scenes = []
     for window in np.argsort(-errors)[:WORST].tolist():
