@@ -75,6 +75,19 @@ def test_a_trial_that_was_interrupted_is_repeated_with_its_rate(question, tmp_pa
     assert {t["lr"] for t in whole["trials"]} & rates >= {own, 3 * own}
 
 
+def test_what_an_interrupted_search_suggests_depends_on_no_clock(question, tmp_path):
+    def interrupt(*how):
+        raise KeyboardInterrupt
+
+    suggested = []
+    for name in ("one", "other"):
+        job, folder = RateSearch(question, LINEAR), tmp_path / name
+        with pytest.raises(KeyboardInterrupt):
+            job.carry_out(folder, interrupt)
+        suggested.append({trial["lr"] for trial in job.carry_out(folder, nothing)["trials"]})
+    assert suggested[0] == suggested[1]
+
+
 def test_without_a_search_there_is_no_training(question, tmp_path):
     with pytest.raises(InputError, match="its learning rate is not known"):
         Fit(question, LINEAR, 0).carry_out(tmp_path, nothing)

@@ -59,8 +59,14 @@ class ModelBudget:
     def __post_init__(self) -> None:
         if self.steps is None:
             seconds(self.text, "budget")
-        elif self.steps < FEWEST_STEPS * (TRIALS + self.seeds):
-            raise self._too_small(f"{TRIALS + self.seeds} trainings need {FEWEST_STEPS} steps each")
+            return
+        share = min(SEARCH / TRIALS, (1 - SEARCH) / self.seeds)  # of the shortest training
+        if int(share * self.steps) < FEWEST_STEPS:
+            needed = math.ceil(FEWEST_STEPS / share)
+            raise self._too_small(
+                f"{TRIALS + self.seeds} trainings of at least {FEWEST_STEPS} steps each take "
+                f"{needed} steps"
+            )
 
     @property
     def steps(self) -> int | None:

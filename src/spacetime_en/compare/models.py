@@ -137,6 +137,7 @@ class RateSearch(Job):
             first=[{"lr": value} for value in (rate, rate * FACTOR, rate / FACTOR)[:trials]],
             task=task,
             notify=told,
+            alone=True,
         )
         found = tried(place, storage=storage, name=study)
         return [{"lr": settings["lr"], "val_mse": error} for settings, error in found]

@@ -112,6 +112,7 @@ def search(
     first: Sequence[Mapping[str, Any]] = (),
     task: Task | None = None,
     notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    alone: bool = False,
 ) -> Config:
     """Train with settings that Optuna suggests, until the study has enough trials.
 
@@ -131,6 +132,8 @@ def search(
         first: settings to try before Optuna suggests any, by the names in `space`.
         task: that of the config, if it is loaded already.
         notify: called with a line for every trial.
+        alone: whether no other worker is at the study: what is suggested then depends on the seed
+            and on what was tried, and on no clock.
     Returns: the best config.
     """
     # One worker, one device; for more devices there are more workers.
@@ -152,7 +155,7 @@ def search(
     refuse_foreign(folder, "study", BEST_FILE, JOURNAL, Path(storage or JOURNAL).name)
     make_folder(folder)
     with _readable(storage, folder):
-        study = join_study(open_storage(storage, folder), name, config.training.seed)
+        study = join_study(open_storage(storage, folder), name, config.training.seed, alone=alone)
         _check_settings(study, config, sorted(space))
         for complete in study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False):
             float(complete.values[0])  # fails now, and not after the next trial
@@ -395,15 +398,20 @@ def _database(url: str, tries: int = 5) -> RDBStorage:
     raise AssertionError
 
 
-def join_study(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
-    """Create the study, or join it; only the worker that creates it samples by the seed alone."""
+def join_study(storage: BaseStorage, name: str, seed: int, *, alone: bool = False) -> optuna.Study:
+    """Create the study, or join it.
+
+    Only the worker that creates it samples by the seed alone; one that joins it and is `alone`,
+    by the seed and the number of trials.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         study = optuna.create_study(storage=storage, study_name=name)
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=storage, study_name=name)
         # All workers with one seed would suggest the same.
-        seed = derive_seed(seed, os.getpid(), time.time_ns())
+        other = (len(study.get_trials(deepcopy=False)),) if alone else (os.getpid(), time.time_ns())
+        seed = derive_seed(seed, *other)
     study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_min_trials=4)
     return study
