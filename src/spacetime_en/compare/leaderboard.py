@@ -148,10 +148,26 @@ class Leaderboard:
             f"Best, by validation error: {best.preset} (test error {number(best.error)}; "
             f"validation {number(best.validation)})."
         ]
-        others = [row.preset for row in self.equals if row is not best]
-        if not others:
-            return [*said, f"All others are worse, beyond their {COVERAGE:.0%} intervals."]
-        said.append(f"No worse, within the interval: {', '.join(others)}.")
+        others = [row for row in self.rows if row is not best]
+        unknown = [row.preset for row in others if row.interval is None]
+        lower = [row.preset for row in others if row.interval is not None and row.interval[1] < 0]
+        equal = [row.preset for row in self.equals if row is not best and row.preset not in lower]
+        if lower:
+            it = "it" if len(lower) == 1 else "them"
+            said.append(
+                f"Lower on the test windows, though validation did not choose {it}: "
+                f"{', '.join(lower)}."
+            )
+        if equal:
+            said.append(f"No worse, within the interval: {', '.join(equal)}.")
+        if unknown:
+            said.append(
+                f"Whether these are worse is not known, with {self.groups}: {', '.join(unknown)}."
+            )
+        if others and not (lower or equal or unknown):
+            said.append(f"All others are worse, beyond their {COVERAGE:.0%} intervals.")
+        if not (lower or equal):
+            return said
         cheap = self.cheapest
         cost = {
             "trivial": "nothing to train",
@@ -331,8 +347,10 @@ def _mean(values: Sequence[float]) -> float:
 
 def _behind(row: Standing, best: Standing) -> str:
     """The difference to the best as a share of its error, or, of many times it, as a factor."""
-    if row.interval is None or best.error == 0:
+    if row is best or best.error == 0:
         return "–"
+    if row.interval is None:
+        return f"{100 * row.behind / best.error:+.0f} % [not known]"
     shares = [value / best.error for value in (row.behind, *row.interval)]
     if max(map(abs, shares)) < 10:
         texts = [
