@@ -11,8 +11,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from optuna.storages.journal import (
     JournalFileSymlinkLock,
     JournalRedisBackend,
 )
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import IntegrityError
 
 from spacetime_en._util.errors import InputError, first_line, no_such, without_password
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 BEST_FILE = "best.yaml"
 JOURNAL = "study.journal"
 CREATE_STUDY = 0  # the operation in the first entry of a journal
+GRACE = 180  # seconds without a sign of life, after which a worker counts as dead
 MOST_FAILURES = 5  # settings that cannot be used, before the search gives up
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -387,7 +389,7 @@ def _database(url: str, tries: int = 5) -> RDBStorage:
         for left in reversed(range(tries)):
             try:
                 # A worker that was killed stops beating; others then count its trial as failed.
-                return RDBStorage(url, heartbeat_interval=60, grace_period=180)
+                return RDBStorage(url, heartbeat_interval=60, grace_period=GRACE)
             except Exception as error:
                 # Workers that start together may all try to make the tables; one succeeds, the
                 # others find a table or the row with its version that "exists", or must be unique.
@@ -427,8 +429,9 @@ def fail_dead_trials(study: optuna.Study) -> int:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         optuna.storages.fail_stale_trials(study)  # (does nothing where there are no heartbeats)
     for trial in study.get_trials(deepcopy=False):
-        if trial.state is TrialState.RUNNING and _is_dead(trial.user_attrs.get("worker", "")):
-            study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        if trial.state is TrialState.RUNNING and _is_dead(trial):
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):  # others saw it, too
+                study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
         elif trial.state is TrialState.RUNNING or trial.state in FINISHED:
             count += 1
     return count
@@ -439,8 +442,14 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _is_dead(worker: str) -> bool:
-    """Whether a worker ran on this machine and has ended; other machines cannot be asked."""
+def _is_dead(trial: FrozenTrial) -> bool:
+    """Whether a trial's worker ran on this machine and has ended; others cannot be asked.
+
+    One that has not even said who it is died when it had just begun.
+    """
+    worker, begun = trial.user_attrs.get("worker"), trial.datetime_start
+    if worker is None:
+        return begun is not None and (datetime.now() - begun).total_seconds() > GRACE
     host, _, pid = worker.rpartition(":")
     return host == socket.gethostname() and pid.isdigit() and not process_exists(int(pid))
 
