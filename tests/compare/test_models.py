@@ -148,3 +148,11 @@ def test_the_config_of_a_run_has_no_class_imported(trivial, tmp_path, monkeypatc
     config.write_text(config.read_text().replace("straight-line", "planted.Model"))
     with pytest.raises(InputError, match=r"planted\.Model' is no part of this package"):
         fit.model(folder, made)
+
+
+@pytest.mark.parametrize("wrong", [{"run": 7}, {"training": {}}, {"settings": []}])
+def test_wrong_types_in_a_result_are_one_sentence(trivial, wrong):
+    fit, made, folder = trivial
+    write_result(folder, fit.name, made | wrong)
+    with pytest.raises(InputError, match=r"straight-line--seed0.json: is no result"):
+        fit.result(folder)

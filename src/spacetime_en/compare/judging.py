@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Finite
 from spacetime_en.compare.candidates import Candidate
 from spacetime_en.compare.job import Job, Tell
 from spacetime_en.compare.models import Fit, Question
@@ -21,6 +23,23 @@ from spacetime_en.testing import equivariance_errors
 
 BATCH = 100  # windows of a forward pass
 SAMPLE = 8  # windows whose symmetry is measured
+
+
+@dataclass
+class _SeedResult:
+    position: list[Finite]
+    position_mse: dict[str, Any]
+    velocity_mse: dict[str, Any]
+    calibration: Any
+    parameters: int
+    forecasts_per_second: Finite
+
+
+@dataclass
+class _TestResult:
+    """What must be in the result of a test."""
+
+    seeds: Annotated[list[_SeedResult], msgspec.Meta(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -52,7 +71,7 @@ class Judgement(Job):
         return [Fit(self.question, self.candidate, seed) for seed in self.seeds]
 
     def result(self, folder: Path) -> Result | None:
-        result = read_result(folder, self.name)
+        result = read_result(folder, self.name, _TestResult)
         # (Seeds that have been trained since, again or for the first time, are judged anew.)
         trained = [_identity(made) for _, made in self._trained(folder)]
         return result if result is not None and result.get("fits") == trained else None

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import inside
-from spacetime_en._util.schema import shortened
+from spacetime_en._util.schema import Finite, PositiveFloat, shortened
 from spacetime_en.compare.budget import ModelBudget, Pace, measure_pace
 from spacetime_en.compare.candidates import Candidate, config_of
 from spacetime_en.compare.job import Job, Tell
@@ -75,6 +77,44 @@ def pace_name(candidate: Candidate) -> str:
     return f"pace--{candidate.file_name}"
 
 
+@dataclass
+class _Trial:
+    lr: PositiveFloat
+    val_mse: Finite | None
+
+
+@dataclass
+class _SearchResult:
+    """What must be in the result of a search."""
+
+    trials: Annotated[list[_Trial], msgspec.Meta(min_length=1)]
+    pace: Pace | None
+    seconds: Finite
+
+
+@dataclass
+class _Training:
+    seconds: Finite
+    val_mse: Finite | None = None
+    best_step: int | None = None
+
+
+@dataclass
+class _FitSettings:
+    training: dict[str, Any]
+
+
+@dataclass
+class _FitResult:
+    """What must be in the result of a training."""
+
+    seed: int
+    run: str
+    settings: _FitSettings
+    training: _Training
+    seconds: Finite
+
+
 @dataclass(frozen=True)
 class RateSearch(Job):
     """A few short trainings of one model, to find its learning rate."""
@@ -87,7 +127,7 @@ class RateSearch(Job):
         return f"search--{self.candidate.file_name}"
 
     def result(self, folder: Path) -> Result | None:
-        return read_result(folder, self.name)
+        return read_result(folder, self.name, _SearchResult)
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         import_trainer()
@@ -147,7 +187,7 @@ class RateSearch(Job):
         if self.question.budget.steps is not None:
             return None
         name = pace_name(self.candidate)
-        known = read_result(folder, name)
+        known = read_result(folder, name, Pace)
         if known is None:
             model = config.build_model(task)
             write_result(
@@ -184,7 +224,7 @@ class Fit(Job):
         return RateSearch(self.question, self.candidate)
 
     def result(self, folder: Path) -> Result | None:
-        result = read_result(folder, self.name)
+        result = read_result(folder, self.name, _FitResult)
         # (What belongs to a training that was deleted is made again.)
         return result if result is not None and self._place(folder, result).is_dir() else None
 
@@ -237,7 +277,7 @@ class Fit(Job):
         config = config_of(self.candidate.preset, task, self.question.task, self.seed)
         if self.candidate.kind != "trained":
             return [config]
-        searched = read_result(folder, self._search.name)
+        searched = self._search.result(folder)
         if searched is None:
             raise InputError("its learning rate is not known, because the search failed.")
         pace = None if searched["pace"] is None else Pace(**searched["pace"])
