@@ -91,8 +91,8 @@ def test_the_model_is_chosen_without_the_test(cache, tmp_path):
 
 
 def test_one_recording_is_compared_over_blocks(cache, tmp_path):
-    steps = range(0, 1200, 10)
-    simulate("springs", 1, nodes=3, steps=1200, save=steps, seed=1).save(tmp_path / "one")
+    steps = range(0, 4000, 10)
+    simulate("springs", 1, nodes=3, steps=4000, save=steps, seed=1).save(tmp_path / "one")
     task = {"data": str(tmp_path / "one"), "length": 3, "target_steps": 1}
     presets = ["straight-line", "last-frame"]
     board = compare_here(tmp_path / "x", cache, task, presets=presets).leaderboard

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import (
     create_atomically,
@@ -129,7 +131,8 @@ def compare(
         raise InputError(f"nothing could be fitted: {next(iter(failed.values()), '')}")
     reasons |= _why(judgements, failed)
     runs, frames = loaded.test.locate()
-    groups = Groups.of(runs, loaded.test.trajectories.steps[frames[:, 0]])
+    steps = loaded.test.trajectories.steps[frames]
+    groups = Groups.of(runs, steps[:, 0], int(np.ptp(steps, axis=1).max()) + 1)
     title = f"{loaded.label}: {len(loaded.test):,} test windows, {budget} a model"
     best = _keep_best(folder, choice)
     _check_tested(judgements, choice, folder, failed, best)

@@ -12,7 +12,7 @@ import numpy as np
 
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.compare.candidates import KINDS, Candidate, FitKind
-from spacetime_en.compare.intervals import COVERAGE, Groups, mean_interval
+from spacetime_en.compare.intervals import COVERAGE, Groups, mean_intervals
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.results import Result, read_result
 from spacetime_en.compare.table import Cell, Table, number
@@ -272,10 +272,13 @@ def make_leaderboard(
         elif result is not None:
             tested[preset] = judgement, result
     errors = {preset: _by_window(result) for preset, (_, result) in tested.items()}
+    differences = np.stack(list(errors.values())) - errors[choice.preset]
+    intervals = mean_intervals(differences, groups)
     rows = []
-    for preset, (judgement, result) in tested.items():
-        difference = errors[preset] - errors[choice.preset]
-        interval = None if preset == choice.preset else mean_interval(difference, groups)
+    for (preset, (judgement, result)), difference, drawn in zip(
+        tested.items(), differences, intervals, strict=True
+    ):
+        interval = None if preset == choice.preset else drawn
         costs = _costs(judgement, folder)
         rows.append(
             _standing(
