@@ -32,6 +32,7 @@ def test_a_job_that_failed_or_was_given_back_is_free_again(machines):
     one, other = machines
     assert one.take("a")
     one.end("a", well=False)
+    assert (one.ended, other.ended) == ({"a"}, set())
     assert other.take("a")
     other.release()
     assert one.take("a")

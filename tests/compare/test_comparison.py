@@ -221,3 +221,22 @@ def test_other_data_in_the_same_folder_are_noticed_by_the_same_process(cache, tm
     put(21)
     with pytest.raises(InputError, match="another comparison, whose data was"):
         compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
+
+
+def test_a_model_that_lost_a_seed_comes_after_those_with_all(cache, tmp_path, monkeypatch):
+    real = comparison.Fit.carry_out
+
+    def broken(self, folder, tell):
+        if self.candidate.preset == "linear" and self.seed == 1:
+            raise InputError("training diverged.")
+        made = real(self, folder, tell)
+        if self.candidate.preset == "linear":  # by far the best, with the seed that is left
+            made = made | {"training": made["training"] | {"val_mse": 1e-9}}
+            write_result(folder, self.name, made)
+        return made
+
+    monkeypatch.setattr(comparison.Fit, "carry_out", broken)
+    board = compare_here(tmp_path / "x", cache, presets=["linear", "straight-line"]).leaderboard
+    assert {row.preset for row in board.rows} == {"linear", "straight-line"}
+    assert board.chosen == "straight-line"
+    assert board.missing() == ["linear: 1 of 2 seeds: training diverged."]

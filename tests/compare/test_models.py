@@ -4,6 +4,7 @@ import optuna
 import pytest
 
 from spacetime_en import InputError
+from spacetime_en.compare import models
 from spacetime_en.compare.budget import TRIALS, ModelBudget
 from spacetime_en.compare.candidates import Candidate
 from spacetime_en.compare.models import Fit, Question, RateSearch
@@ -156,3 +157,16 @@ def test_wrong_types_in_a_result_are_one_sentence(trivial, wrong):
     write_result(folder, fit.name, made | wrong)
     with pytest.raises(InputError, match=r"straight-line--seed0.json: is no result"):
         fit.result(folder)
+
+
+def test_the_cost_of_a_training_is_that_of_all_its_sittings(question, tmp_path, monkeypatch):
+    real = models.train_first_that_converges
+
+    def long_before(*how):
+        run, config, training = real(*how)
+        return run, config, training | {"seconds": 1e6}
+
+    monkeypatch.setattr(models, "train_first_that_converges", long_before)
+    made = Fit(question, Candidate("ridge-shared", "solved", 3), 0).carry_out(tmp_path, nothing)
+    assert made["seconds"] == 1e6
+    assert made["sitting_seconds"] < 1e6

@@ -47,6 +47,7 @@ class Claims:
     def __init__(self, study: optuna.Study, storage: BaseStorage) -> None:
         self.study, self.storage = study, storage
         self.mine: dict[str, int] = {}  # by the name of the job, the number of its trial
+        self.ended: set[str] = set()  # names of those that were carried out here
 
     @_reachable()
     def take(self, name: str) -> bool:
@@ -85,6 +86,7 @@ class Claims:
     @_reachable()
     def end(self, name: str, well: bool) -> None:
         """Give a job back: done, or for somebody else to try."""
+        self.ended.add(name)
         state = TrialState.COMPLETE if well else TrialState.FAIL
         values = [0.0] if well else None
         with suppress(UpdateFinishedTrialError):  # others believed us dead, and gave it up

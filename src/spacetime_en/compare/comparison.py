@@ -125,11 +125,13 @@ def compare(
     taken = None if claims is None else claims.named(token)
     failed = carry_out_all(jobs, folder, "comparison", workers, taken)
     made = [job for job in jobs if job.name not in before]
+    if taken is not None:  # what other machines did is no cost of this sitting
+        made = [job for job in made if job.name in taken.ended]
     anything = any(job.result(folder) is not None for job in made)
     choice = choose(judgements, folder)
     if choice is None:
         raise InputError(f"nothing could be fitted: {next(iter(failed.values()), '')}")
-    reasons |= _why(judgements, failed)
+    reasons |= _why(judgements, failed, folder)
     runs, frames = loaded.test.locate()
     steps = loaded.test.trajectories.steps[frames]
     groups = Groups.of(runs, steps[:, 0], int(np.ptp(steps, axis=1).max()) + 1)
@@ -191,7 +193,9 @@ def _jobs(judgements: Sequence[Judgement]) -> list[Job]:
     return [*simple, *unique.values(), *trained, *judgements]
 
 
-def _why(judgements: Sequence[Judgement], failed: Mapping[str, str]) -> dict[str, str]:
+def _why(
+    judgements: Sequence[Judgement], failed: Mapping[str, str], folder: Path
+) -> dict[str, str]:
     """What went wrong with each model of which a job failed: the first thing that did."""
     reasons = {}
     for judgement in judgements:
@@ -199,7 +203,9 @@ def _why(judgements: Sequence[Judgement], failed: Mapping[str, str]) -> dict[str
         names = [*(name for fit in fits for name in fit.needs), *(fit.name for fit in fits)]
         wrong = [failed[name] for name in (*names, judgement.name) if name in failed]
         if wrong:
-            reasons[judgement.candidate.preset] = wrong[0]
+            done = sum(fit.result(folder) is not None for fit in fits)
+            some = f"{done} of {len(fits)} seeds: " if 0 < done < len(fits) else ""
+            reasons[judgement.candidate.preset] = f"{some}{wrong[0]}"
     return reasons
 
 
@@ -299,7 +305,7 @@ def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
             pace = read_result(folder, pace_name(job.candidate))
             fitting += 0.0 if pace is None else pace["spent"]
         elif result is not None:
-            fitting += result.get("seconds", 0.0)
+            fitting += result.get("sitting_seconds", result.get("seconds", 0.0))
             testing += result.get("testing_seconds", 0.0)
     return {
         "processor_seconds": total,

@@ -26,7 +26,8 @@ class Choice:
     """The model of a comparison, chosen by its errors on validation windows alone.
 
     Args:
-        preset: the model whose mean validation error over its seeds is the lowest.
+        preset: the model whose mean validation error over its seeds is the lowest, of those of
+            which all seeds could be trained, if there are any.
         run: the folder of its run with the lowest validation error, within that of the comparison.
         errors: the mean validation error of every model that was trained.
     """
@@ -39,17 +40,21 @@ class Choice:
 def choose(judgements: Sequence[Judgement], folder: Path) -> Choice | None:
     """Choose a model from what was trained; None if nothing was."""
     errors: dict[str, float] = {}
+    whole: set[str] = set()
     runs: dict[str, str] = {}
     for judgement in judgements:
         found = [fit.result(folder) for fit in judgement.fits()]
         fits = [fit for fit in found if fit is not None and _validation_error(fit) is not None]
         if fits:
             preset = judgement.candidate.preset
+            if len(fits) == len(found):
+                whole.add(preset)
             errors[preset] = statistics.fmean(fit["training"]["val_mse"] for fit in fits)
             runs[preset] = min(fits, key=lambda fit: float(fit["training"]["val_mse"]))["run"]
     if not errors:
         return None
-    best = min(errors, key=errors.__getitem__)
+    # (The seeds that are left of a model that diverges with others would flatter it.)
+    best = min(errors, key=lambda preset: (preset not in whole, errors[preset]))
     return Choice(best, runs[best], errors)
 
 
@@ -186,6 +191,14 @@ class Leaderboard:
             "Training: processor time, with the search and all seeds.",
         ]
 
+    def missing(self) -> list[str]:
+        """Why presets, or seeds of those that have a row, are missing."""
+        shown = {row.preset for row in self.rows}
+        return [
+            f"{'' if preset in shown else 'Left out: '}{preset}: {reason}"
+            for preset, reason in self.reasons.items()
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Plain numbers."""
         return {
@@ -214,8 +227,8 @@ class Leaderboard:
         terminal.table(BOARD_HEAD, rows, self.title)
         for note in self.notes():
             terminal.print(note)
-        for preset, reason in self.reasons.items():
-            terminal.print(f"Left out: {preset}: {reason}")
+        for sentence in self.missing():
+            terminal.print(sentence)
         for sentence in self.words():
             terminal.say(sentence)
 
@@ -241,8 +254,7 @@ class Leaderboard:
         if all(row.ade is None for row in self.rows):
             del columns["ADE"], columns["FDE"]
         rows = [(row.preset, [make(row) for make in columns.values()]) for row in self.rows]
-        notes = self.notes()
-        notes += [f"Left out: {preset}: {reason}" for preset, reason in self.reasons.items()]
+        notes = [*self.notes(), *self.missing()]
         return Table("leaderboard", "Leaderboard", list(columns), rows, notes)
 
 

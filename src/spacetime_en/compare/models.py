@@ -266,7 +266,9 @@ class Fit(Job):
             "run": str(run.folder.relative_to(folder)),
             "settings": settings_of(run.config),
             "training": training,
-            "seconds": time.process_time() - begin,
+            # (Of all sittings: an interrupted training goes on where it was.)
+            "seconds": max(time.process_time() - begin, training["seconds"]),
+            "sitting_seconds": time.process_time() - begin,
             "environment": environment(),
         }
         write_result(folder, self.name, result)
