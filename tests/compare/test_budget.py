@@ -75,3 +75,9 @@ def test_the_pace_is_measured_and_leaves_the_model_without_gradients(tiny_task, 
     assert 0 < pace.step <= pace.spent
     assert pace.validation > 0
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_the_pace_is_measured_in_the_precision_of_the_model(tiny_task):
+    graph, _ = tiny_task.train[:1]
+    model = build_model("mlp", like=graph).double()
+    assert measure_pace(model, tiny_task, SETTINGS).step > 0

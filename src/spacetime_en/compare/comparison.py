@@ -305,7 +305,8 @@ def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
             pace = read_result(folder, pace_name(job.candidate))
             fitting += 0.0 if pace is None else pace["spent"]
         elif result is not None:
-            fitting += result.get("sitting_seconds", result.get("seconds", 0.0))
+            key = "sitting_seconds" if "sitting_seconds" in result else "seconds"
+            fitting += result.get(key, 0.0)
             testing += result.get("testing_seconds", 0.0)
     return {
         "processor_seconds": total,
