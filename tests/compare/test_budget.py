@@ -50,9 +50,15 @@ def test_a_budget_too_small_for_a_validation_is_refused_in_one_sentence():
     pace = Pace(0.1, 0.2, 5.0, 1.0)
     with pytest.raises(InputError, match=r"budget: '10s' is too small: .* each take 18 s here"):
         ModelBudget("10s", 3).seed(SETTINGS, pace)
-    fewest = FEWEST_STEPS * (TRIALS + 3)
-    with pytest.raises(InputError, match="budget: '13 steps' is too small"):
-        ModelBudget(f"{fewest - 1} steps", 3)
+
+
+@pytest.mark.parametrize(("seeds", "needed"), [(1, 27), (3, 27), (20, 58)])
+def test_a_budget_in_steps_is_enough_for_each_training_or_refused(seeds, needed):
+    budget = ModelBudget(f"{needed} steps", seeds)
+    for training in (budget.trial(SETTINGS, None), budget.seed(SETTINGS, None)):
+        assert training.steps >= FEWEST_STEPS
+    with pytest.raises(InputError, match=f"too small: .* each take {needed} steps; give more"):
+        ModelBudget(f"{needed - 1} steps", seeds)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5m", "5 miles", "0s", "steps"])
@@ -69,3 +75,9 @@ def test_the_pace_is_measured_and_leaves_the_model_without_gradients(tiny_task, 
     assert 0 < pace.step <= pace.spent
     assert pace.validation > 0
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_the_pace_is_measured_in_the_precision_of_the_model(tiny_task):
+    graph, _ = tiny_task.train[:1]
+    model = build_model("mlp", like=graph).double()
+    assert measure_pace(model, tiny_task, SETTINGS).step > 0

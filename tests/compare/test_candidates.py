@@ -57,6 +57,8 @@ def test_names_that_are_unknown_or_come_twice_are_refused(tiny_task):
         find_candidates(tiny_task, SOURCE, ["set-3"])
     with pytest.raises(InputError, match="preset: 'mlp' is named twice"):
         find_candidates(tiny_task, SOURCE, ["mlp", "set", "mlp"])
+    with pytest.raises(InputError, match=r"Broken' is named twice"):
+        find_candidates(tiny_task, SOURCE, [f"{__name__}.Broken", f"{__name__}:Broken"])
 
 
 def test_settings_are_ours_on_the_papers_task_too(tiny_task):
@@ -68,4 +70,8 @@ def test_settings_are_ours_on_the_papers_task_too(tiny_task):
 
 
 def test_import_paths_make_names_of_files():
-    assert Candidate("own.models:Wild", "trained", 1).file_name == "own_models_Wild"
+    names = ["own.models.Wild", "own.models_Wild", "own_models.Wild"]
+    files = {Candidate(name, "trained", 1).file_name for name in names}
+    assert len(files) == 3
+    assert all(name.startswith("own_models_Wild-") for name in files)
+    assert all(Candidate(name, "trained", 1).file_name == name for name in PRESETS)

@@ -10,7 +10,7 @@ import pytest
 from spacetime_en import InputError, evaluate, simulate
 from spacetime_en.compare import comparison
 from spacetime_en.compare.comparison import compare, train_best
-from spacetime_en.compare.results import read_result
+from spacetime_en.compare.results import read_result, write_result
 from spacetime_en.runs.run import Run
 from tests.compare.inline import TASK, carry_out_here, compare_here
 from tests.conftest import TINY
@@ -91,8 +91,8 @@ def test_the_model_is_chosen_without_the_test(cache, tmp_path):
 
 
 def test_one_recording_is_compared_over_blocks(cache, tmp_path):
-    steps = range(0, 1200, 10)
-    simulate("springs", 1, nodes=3, steps=1200, save=steps, seed=1).save(tmp_path / "one")
+    steps = range(0, 4000, 10)
+    simulate("springs", 1, nodes=3, steps=4000, save=steps, seed=1).save(tmp_path / "one")
     task = {"data": str(tmp_path / "one"), "length": 3, "target_steps": 1}
     presets = ["straight-line", "last-frame"]
     board = compare_here(tmp_path / "x", cache, task, presets=presets).leaderboard
@@ -152,3 +152,91 @@ def test_the_winner_alone(cache, tmp_path, monkeypatch):
     assert (tmp_path / "run" / "compare" / "report.html").is_file()
     with pytest.raises(InputError, match="is a run already"):
         train_best(task, tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["runs", "experiments", "searches", "best"])
+def test_links_in_the_folder_are_not_followed(cache, tmp_path, name):
+    folder, elsewhere = tmp_path / "x", tmp_path / "elsewhere"
+    compare_here(folder, cache, presets=["straight-line"])
+    shutil.rmtree(folder / name, ignore_errors=True)
+    elsewhere.mkdir()
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(InputError, match=f"{name}: is a link"):
+        compare_here(folder, cache, presets=["straight-line"])
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_a_link_in_a_run_leads_to_is_not_copied(cache, tmp_path):
+    folder = tmp_path / "x"
+    compare_here(folder, cache, presets=["straight-line"])
+    shutil.rmtree(folder / "best")
+    (tmp_path / "secret").write_text("of the user")
+    (folder / "runs" / "straight-line--seed0" / "notes").symlink_to(tmp_path / "secret")
+    with pytest.raises(InputError, match="notes: is a link"):
+        compare_here(folder, cache, presets=["straight-line"])
+    assert not (folder / "best").exists()
+
+
+def test_a_best_model_that_cannot_be_tested_is_kept_and_no_other_chosen(
+    cache, tmp_path, monkeypatch
+):
+    real = comparison.Judgement.carry_out
+
+    def broken(self, folder, tell):
+        if self.candidate.preset == "straight-line":
+            raise InputError("some of its forecasts are NaN.")
+        return real(self, folder, tell)
+
+    monkeypatch.setattr(comparison.Judgement, "carry_out", broken)
+    sentence = (
+        "straight-line is the best by validation, and could not be tested: some of its forecasts "
+        "are NaN; its run is .*best"
+    )
+    with pytest.raises(InputError, match=sentence):
+        compare_here(tmp_path / "x", cache, presets=["straight-line", "last-frame"])
+    assert Run.open(tmp_path / "x" / "best").config.preset == "straight-line"
+
+
+def test_a_model_without_a_validation_error_is_left_out(compared, cache, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(compared.folder, folder)
+    fit = read_result(folder, "last-frame--seed0")
+    write_result(folder, fit["name"], fit | {"training": {"val_mse": None, "seconds": 0.0}})
+    board = compare_here(folder, cache).leaderboard
+    assert "last-frame" not in [row.preset for row in board.rows]
+    assert board.reasons == {"last-frame": "its validation error is not known."}
+
+
+def test_other_data_in_the_same_folder_are_noticed_by_the_same_process(cache, tmp_path):
+    task = {"data": str(tmp_path / "data"), "length": 3, "target_steps": 1}
+
+    def put(count):
+        shutil.rmtree(tmp_path / "data", ignore_errors=True)
+        data = simulate("springs", count, nodes=3, steps=60, save=range(0, 61, 10), seed=count)
+        data.save(tmp_path / "data")
+
+    put(20)
+    compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
+    comparison.Question(task, comparison.ModelBudget("30 steps", 2)).load_task()
+    put(21)
+    with pytest.raises(InputError, match="another comparison, whose data was"):
+        compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
+
+
+def test_a_model_that_lost_a_seed_comes_after_those_with_all(cache, tmp_path, monkeypatch):
+    real = comparison.Fit.carry_out
+
+    def broken(self, folder, tell):
+        if self.candidate.preset == "linear" and self.seed == 1:
+            raise InputError("training diverged.")
+        made = real(self, folder, tell)
+        if self.candidate.preset == "linear":  # by far the best, with the seed that is left
+            made = made | {"training": made["training"] | {"val_mse": 1e-9}}
+            write_result(folder, self.name, made)
+        return made
+
+    monkeypatch.setattr(comparison.Fit, "carry_out", broken)
+    board = compare_here(tmp_path / "x", cache, presets=["linear", "straight-line"]).leaderboard
+    assert {row.preset for row in board.rows} == {"linear", "straight-line"}
+    assert board.chosen == "straight-line"
+    assert board.missing() == ["linear: 1 of 2 seeds: training diverged."]

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from spacetime_en.compare.intervals import Groups, mean_interval
+from spacetime_en.compare.intervals import FEWEST_DRAWN, Groups, mean_intervals
+
+
+def mean_interval(values, groups):
+    (interval,) = mean_intervals(values[None], groups)
+    return interval
 
 
 def by_recording(recordings):
@@ -32,9 +37,10 @@ def test_windows_of_one_recording_count_once():
 
 def test_recordings_weigh_by_their_windows():
     values = np.array([0.0] * 99 + [100.0])
-    groups = Groups(np.array([0] * 99 + [1]), 2, blocks=False)
+    groups = Groups(np.repeat(np.arange(5), [24, 25, 25, 25, 1]), 5, blocks=False)
     low, high = mean_interval(values, groups)
-    assert (low, high) == (0.0, 100.0)
+    assert low == 0.0
+    assert 2 < high < 10  # (60, if each recording weighed the same)
 
 
 def test_one_recording_is_cut_into_blocks_of_neighbours():
@@ -57,4 +63,24 @@ def test_blocks_do_not_reach_from_one_recording_into_the_next():
 
 def test_too_few_windows_tell_nothing():
     assert mean_interval(np.ones(1), Groups.of(np.zeros(1, dtype=int), np.zeros(1))) is None
-    assert mean_interval(np.ones(2), Groups.of(np.zeros(2, dtype=int), np.arange(2))) == (1, 1)
+    for count in (2, FEWEST_DRAWN - 1, FEWEST_DRAWN):
+        groups = Groups.of(np.zeros(count, dtype=int), np.arange(count))
+        assert mean_interval(np.ones(count), groups) == (None if count < FEWEST_DRAWN else (1, 1))
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+def test_no_block_is_shorter_than_a_window(stride):
+    steps, span = stride * np.arange(200), 90
+    groups = Groups.of(np.zeros(200, dtype=int), steps, span)
+    for group in range(groups.count):
+        own = steps[groups.of_window == group]
+        assert np.ptp(own) + stride >= span
+    assert groups.count == 200 * stride // span
+
+
+def test_several_differences_are_drawn_alike():
+    values = np.random.default_rng(3).normal(size=(3, 60))
+    groups = by_recording(np.repeat(np.arange(20), 3))
+    together = mean_intervals(values, groups)
+    for row, interval in zip(values, together, strict=True):
+        assert mean_interval(row, groups) == pytest.approx(interval)

@@ -4,8 +4,13 @@ import pytest
 import torch
 
 from spacetime_en import Forecaster, InputError, build_model, evaluate
-from spacetime_en.compare.judging import judge, measure_symmetry
+from spacetime_en.compare.budget import ModelBudget
+from spacetime_en.compare.candidates import Candidate
+from spacetime_en.compare.judging import Judgement, judge, measure_symmetry
+from spacetime_en.compare.models import Question
+from spacetime_en.compare.results import write_result
 from spacetime_en.graph import Forecast
+from tests.compare.inline import TASK
 
 
 def test_the_errors_are_those_of_evaluate(tiny_task):
@@ -37,3 +42,15 @@ class Lost(Forecaster):
 def test_forecasts_that_are_no_numbers_are_refused(tiny_task):
     with pytest.raises(InputError, match="NaN or infinite"):
         judge(Lost(), tiny_task)
+
+
+def test_a_seed_that_was_trained_anew_is_judged_anew(monkeypatch, cache, tmp_path):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    question = Question(TASK, ModelBudget("30 steps", 1), token="token")
+    judgement = Judgement(question, Candidate("straight-line", "trivial", 0), (0,), ())
+    (fit,) = judgement.fits()
+    made = fit.carry_out(tmp_path, lambda *at: None)
+    judgement.carry_out(tmp_path, lambda *at: None)
+    assert judgement.result(tmp_path) is not None
+    write_result(tmp_path, fit.name, made | {"training": made["training"] | {"val_mse": 7.0}})
+    assert judgement.result(tmp_path) is None

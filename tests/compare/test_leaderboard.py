@@ -61,6 +61,22 @@ def test_words_name_the_best_its_equals_and_the_cheapest_of_them():
     assert board(far).words()[1] == "All others are worse, beyond their 95% intervals."
 
 
+def test_words_say_no_more_than_is_known():
+    lower = behind("egnn", -0.2, -0.3, -0.1)
+    assert board(lower).words()[1:] == [
+        "Lower on the test windows, though validation did not choose it: egnn.",
+        "The cheapest of these: set-2 (800 forecasts a second).",
+    ]
+    untold = dataclasses.replace(ROW, preset="mlp", error=2 * ROW.error, behind=ROW.error)
+    said = board(untold).words()
+    assert said[1:] == ["Whether these are worse is not known, with 300 recordings: mlp."]
+    table = board(untold).table()
+    column = table.columns.index("to the best [95 %]")
+    texts = [cells[column].text for _, cells in table.rows]
+    assert texts == ["–", "+100 % [not known]"]
+    assert len(board().words()) == 1  # nothing about others, where there are none
+
+
 def test_it_fits_into_eighty_columns_with_the_longest_names(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     shares = (0.024, -0.03, 0.71, 5.3, 20.0, 12_345.0)

@@ -4,6 +4,7 @@ import optuna
 import pytest
 
 from spacetime_en import InputError
+from spacetime_en.compare import models
 from spacetime_en.compare.budget import TRIALS, ModelBudget
 from spacetime_en.compare.candidates import Candidate
 from spacetime_en.compare.models import Fit, Question, RateSearch
@@ -75,6 +76,19 @@ def test_a_trial_that_was_interrupted_is_repeated_with_its_rate(question, tmp_pa
     assert {t["lr"] for t in whole["trials"]} & rates >= {own, 3 * own}
 
 
+def test_what_an_interrupted_search_suggests_depends_on_no_clock(question, tmp_path):
+    def interrupt(*how):
+        raise KeyboardInterrupt
+
+    suggested = []
+    for name in ("one", "other"):
+        job, folder = RateSearch(question, LINEAR), tmp_path / name
+        with pytest.raises(KeyboardInterrupt):
+            job.carry_out(folder, interrupt)
+        suggested.append({trial["lr"] for trial in job.carry_out(folder, nothing)["trials"]})
+    assert suggested[0] == suggested[1]
+
+
 def test_without_a_search_there_is_no_training(question, tmp_path):
     with pytest.raises(InputError, match="its learning rate is not known"):
         Fit(question, LINEAR, 0).carry_out(tmp_path, nothing)
@@ -99,3 +113,60 @@ def test_what_has_nothing_to_train_is_a_run_all_the_same(question, tmp_path, tin
     assert made["training"]["val_mse"] > 0
     assert fit.result(tmp_path) == read_result(tmp_path, fit.name)
     assert (tmp_path / made["run"] / "model").is_dir()
+
+
+@pytest.fixture
+def trivial(question, tmp_path):
+    """A model that is fitted, and the folder of the comparison."""
+    fit = Fit(question, Candidate("straight-line", "trivial", 0), 0)
+    return fit, fit.carry_out(tmp_path / "x", nothing), tmp_path / "x"
+
+
+@pytest.mark.parametrize("where", ["../other", "absolute", "runs/last-frame--seed0", "runs/.."])
+def test_a_result_cannot_name_a_run_elsewhere(trivial, where):
+    fit, made, folder = trivial
+    run = str(folder / made["run"]) if where == "absolute" else where
+    write_result(folder, fit.name, made | {"run": run})
+    with pytest.raises(InputError, match=r"straight-line--seed0.json: its run cannot be"):
+        fit.result(folder)
+
+
+def test_a_link_in_the_place_of_a_run_is_not_followed(trivial, tmp_path):
+    fit, made, folder = trivial
+    (folder / made["run"]).rename(tmp_path / "elsewhere")
+    (folder / made["run"]).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="is a link out of"):
+        fit.result(folder)
+    with pytest.raises(InputError, match="is a link out of"):
+        fit.carry_out(folder, nothing)
+
+
+def test_the_config_of_a_run_has_no_class_imported(trivial, tmp_path, monkeypatch):
+    fit, made, folder = trivial
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "planted.py").write_text("raise SystemExit('it was imported')")
+    config = folder / made["run"] / "config.yaml"
+    config.write_text(config.read_text().replace("straight-line", "planted.Model"))
+    with pytest.raises(InputError, match=r"planted\.Model' is no part of this package"):
+        fit.model(folder, made)
+
+
+@pytest.mark.parametrize("wrong", [{"run": 7}, {"training": {}}, {"settings": []}])
+def test_wrong_types_in_a_result_are_one_sentence(trivial, wrong):
+    fit, made, folder = trivial
+    write_result(folder, fit.name, made | wrong)
+    with pytest.raises(InputError, match=r"straight-line--seed0.json: is no result"):
+        fit.result(folder)
+
+
+def test_the_cost_of_a_training_is_that_of_all_its_sittings(question, tmp_path, monkeypatch):
+    real = models.train_first_that_converges
+
+    def long_before(*how):
+        run, config, training = real(*how)
+        return run, config, training | {"seconds": 1e6}
+
+    monkeypatch.setattr(models, "train_first_that_converges", long_before)
+    made = Fit(question, Candidate("ridge-shared", "solved", 3), 0).carry_out(tmp_path, nothing)
+    assert made["seconds"] == 1e6
+    assert made["sitting_seconds"] < 1e6

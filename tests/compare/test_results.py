@@ -1,6 +1,7 @@
 """Results: read as they were written, and not taken for those of other settings."""
 
 import dataclasses
+import os
 
 import pytest
 
@@ -27,12 +28,34 @@ def test_numbers_that_json_does_not_know_become_null(tmp_path):
     assert read_result(tmp_path, "other") is None
 
 
-@pytest.mark.parametrize("broken", ["{", "null", "7", "[1]"])
+@pytest.mark.parametrize("broken", ["{", "null", "7", "[1]", "[" * 100_000])
 def test_what_is_no_result_is_named(tmp_path, broken):
     write_result(tmp_path, "one", {})
     result_path(tmp_path, "one").write_text(broken)
     with pytest.raises(InputError, match=r"one.json: is no result .* delete it to make it again"):
         read_result(tmp_path, "one")
+
+
+def test_a_pipe_in_the_place_of_a_result_is_not_waited_for(tmp_path):
+    write_result(tmp_path, "one", {})
+    path = result_path(tmp_path, "one")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=r"one.json: is no result .is no regular file"):
+        read_result(tmp_path, "one")
+
+
+def test_what_is_needed_of_a_result_must_be_there(tmp_path):
+    @dataclasses.dataclass
+    class Needed:
+        seconds: float
+
+    write_result(tmp_path, "one", {"seconds": 3.0, "more": "x"})
+    assert read_result(tmp_path, "one", Needed) == {"seconds": 3.0, "more": "x"}
+    for wrong in ({}, {"seconds": "3"}):
+        write_result(tmp_path, "one", wrong)
+        with pytest.raises(InputError, match=r"one.json: is no result .* delete it"):
+            read_result(tmp_path, "one", Needed)
 
 
 def test_settings_decide_and_the_machine_does_not():

@@ -8,6 +8,7 @@ import pytest
 
 from spacetime_en import InputError
 from spacetime_en.compare import workers
+from spacetime_en.compare.display import JobDisplay
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.results import read_result, write_result
 from spacetime_en.compare.workers import carry_out_all
@@ -76,6 +77,43 @@ def test_a_process_that_dies_takes_its_own_job_only(tmp_path):
 def test_what_has_a_result_is_not_carried_out_again(tmp_path, no_process):
     write_result(tmp_path, "a", {})
     assert carry_out_all([Toy("a")], tmp_path, "toy") == {}
+
+
+class Slow:
+    """Claims of a machine that is behind: another ends each job before this one has it."""
+
+    def __init__(self, folder, refused=()):
+        self.folder, self.refused, self.asked, self.ended = folder, refused, [], []
+
+    def take(self, name):
+        self.asked.append(name)
+        if name not in self.refused:
+            write_result(self.folder, name, {"there": "elsewhere"})
+        return name not in self.refused
+
+    def end(self, name, well):
+        self.ended.append((name, well))
+
+
+def test_what_another_machine_has_ended_meanwhile_is_not_done_again(tmp_path):
+    claims = Slow(tmp_path)
+    assert workers._ready([Toy("a")], {"a"}, tmp_path, claims) is None
+    assert claims.ended == [("a", True)]
+
+
+def test_idle_workers_do_not_all_ask_for_what_was_refused(tmp_path, monkeypatch):
+    claims = Slow(tmp_path, refused=("a",))
+    claims.beat = lambda: None
+
+    def look(pipes, timeout):
+        write_result(tmp_path, "a", {})
+        return []
+
+    monkeypatch.setattr(workers, "wait", look)
+    crew = [workers._Worker(number, None, None) for number in range(3)]
+    with JobDisplay(1, 0) as display:
+        assert workers._supervise(crew, [Toy("a")], tmp_path, display, claims) == {}
+    assert claims.asked == ["a"]
 
 
 @pytest.mark.parametrize("count", [0, -1, 10**6])

@@ -2,6 +2,7 @@ import dataclasses
 import errno
 import json
 import shutil
+import sys
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from spacetime_en import Forecaster, InputError, StraightLine
 from spacetime_en.runs import checkpoints
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.run import Run
+from spacetime_en.runs.run import Run, environment
 from spacetime_en.runs.training import train
 from tests.conftest import TINY
 from tests.helpers import is_aligned
@@ -352,3 +353,26 @@ def test_a_disk_that_stays_full_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "save_file", save)
     with pytest.raises(InputError, match=r"the best model could not be written .* make room"):
         run_in(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("address", "kept"),
+    [
+        ("postgresql://me:secret@host:5432/db", "postgresql://me:***@host:5432/db"),
+        (
+            "--storage=mysql+pymysql://me:se/cret@@host/db",
+            "--storage=mysql+pymysql://me:***@host/db",
+        ),
+        ("redis://:secret@host:6379/0", "redis://:***@host:6379/0"),
+        (
+            "postgresql://host/db?user=me&password=secret",
+            "postgresql://host/db?user=me&password=***",
+        ),
+        ("postgresql://me@host:5432/db", "postgresql://me@host:5432/db"),
+        ("sqlite:////tmp/a.db", "sqlite:////tmp/a.db"),
+        ("--data.times=1:2", "--data.times=1:2"),
+    ],
+)
+def test_no_password_is_kept_with_the_command(monkeypatch, address, kept):
+    monkeypatch.setattr(sys, "argv", ["spacetime", "compare", "--storage", address])
+    assert environment()["command"] == ["compare", "--storage", kept]

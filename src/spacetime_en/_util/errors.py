@@ -1,6 +1,7 @@
 """The exception for input that a user can correct, and messages used in several places."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -48,3 +49,9 @@ def require(package: str, extra: str) -> Any:
 def amount(number: int, what: str) -> str:
     """A number of things in words: 1 node, 2 nodes."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def without_password(text: str) -> str:
+    """A text without the passwords in its addresses, such as those of data bases."""
+    text = re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", text)
+    return re.sub(r"([?&]password=)[^&\s]*", r"\1***", text)

@@ -59,8 +59,14 @@ class ModelBudget:
     def __post_init__(self) -> None:
         if self.steps is None:
             seconds(self.text, "budget")
-        elif self.steps < FEWEST_STEPS * (TRIALS + self.seeds):
-            raise self._too_small(f"{TRIALS + self.seeds} trainings need {FEWEST_STEPS} steps each")
+            return
+        share = min(SEARCH / TRIALS, (1 - SEARCH) / self.seeds)  # of the shortest training
+        if int(share * self.steps) < FEWEST_STEPS:
+            needed = math.ceil(FEWEST_STEPS / share)
+            raise self._too_small(
+                f"{TRIALS + self.seeds} trainings of at least {FEWEST_STEPS} steps each take "
+                f"{needed} steps"
+            )
 
     @property
     def steps(self) -> int | None:
@@ -132,8 +138,14 @@ def measure_pace(model: Forecaster, task: Task, settings: TrainingSettings) -> P
     if model.calibrates:
         model.calibrate(some_windows(task.train, model), some_windows(task.val, model))
     setup = time.process_time() - begin
+    on_gpu = settings.accelerator != "cpu" and torch.cuda.is_available()
+    device = torch.device("cuda" if on_gpu else "cpu")  # that of the training, as is the precision
+    dtype = next(model.to(device).parameters()).dtype
     training, validation = (
-        [batch for batch, _ in zip(Batches(windows, settings.batch, seed=0), (1, 2), strict=False)]
+        [
+            b.to(device, dtype)
+            for b, _ in zip(Batches(windows, settings.batch, seed=0), (1, 2), strict=False)
+        ]
         for windows in (task.train, task.val)
     )
     step = min(_seconds_of_step(model.train(), batch, settings) for batch in training)
@@ -149,6 +161,7 @@ def _seconds_of_step(model: Forecaster, batch: Batch, settings: TrainingSettings
     losses = model.losses(batch.graph, batch.target, settings.alpha)
     torch.autograd.backward(losses.mean())
     model.zero_grad()
+    _finish_on(batch.graph.x.device)
     return time.process_time() - begin
 
 
@@ -156,4 +169,11 @@ def _seconds_of_forecast(model: Forecaster, batch: Batch) -> float:
     begin = time.process_time()
     with torch.no_grad():
         model(batch.graph)
+    _finish_on(batch.graph.x.device)
     return time.process_time() - begin
+
+
+def _finish_on(device: torch.device) -> None:
+    """Wait for what a GPU has still to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,9 @@ class Candidate:
     @property
     def file_name(self) -> str:
         """Its name in names of files."""
-        return "".join(c if c.isalnum() or c == "-" else "_" for c in self.preset)
+        plain = "".join(c if c.isalnum() or c == "-" else "_" for c in self.preset)
+        # (The names of a.b_c and a_b.c would be the same.)
+        return plain if plain == self.preset else f"{plain}-{zlib.crc32(self.preset.encode()):08x}"
 
 
 @one_thread()
@@ -60,7 +63,8 @@ def find_candidates(
     """
     for preset in presets:
         find_preset(preset)  # refuses unknown names
-    if twice := [name for name, count in Counter(presets).items() if count > 1]:
+    same = Counter(preset.replace(":", ".") for preset in presets)  # a:B is a.B
+    if twice := [name for name, count in same.items() if count > 1]:
         raise InputError(f"preset: {twice[0]!r} is named twice; name it once.")
     found, reasons = [], {}
     for preset in presets or PRESETS:

@@ -7,15 +7,33 @@ workers are alive.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import optuna
+from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
+from spacetime_en._util.errors import InputError, first_line, without_password
 from spacetime_en.runs.search import fail_dead_trials, join_study, open_storage, worker_name
 
 JOB, WORKER = "job", "worker"  # attributes of a trial
+
+
+@contextmanager
+def _reachable() -> Iterator[None]:
+    """Turn any error of the data base into one sentence."""
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        what = without_password(first_line(error.__cause__ or error))
+        raise InputError(
+            f"storage: cannot be used any more ({what}); what is done is kept: the same command "
+            "goes on from here."
+        ) from None
 
 
 class Claims:
@@ -29,7 +47,9 @@ class Claims:
     def __init__(self, study: optuna.Study, storage: BaseStorage) -> None:
         self.study, self.storage = study, storage
         self.mine: dict[str, int] = {}  # by the name of the job, the number of its trial
+        self.ended: set[str] = set()  # names of those that were carried out here
 
+    @_reachable()
     def take(self, name: str) -> bool:
         """Claim a job that has no result; False if somebody else is at it."""
         if not self._alive(name):
@@ -42,30 +62,41 @@ class Claims:
         identity = first._trial_id
         if first.state is not TrialState.WAITING:
             return False
-        if not self.storage.set_trial_state_values(identity, state=TrialState.RUNNING):
+        try:
+            if not self.storage.set_trial_state_values(identity, state=TrialState.RUNNING):
+                return False
+            self._record(identity)  # at once: without it nobody would notice that we died
+            self.storage.set_trial_user_attr(identity, WORKER, worker_name())
+        except UpdateFinishedTrialError:  # somebody has ended it, or given it up
             return False
-        self.storage.set_trial_user_attr(identity, WORKER, worker_name())
         self.mine[name] = identity
-        self.beat()
         return True
 
+    def _record(self, identity: int) -> None:
+        if isinstance(self.storage, RDBStorage):
+            self.storage.record_heartbeat(identity)
+
+    @_reachable()
     def beat(self) -> None:
         """Tell the others that this process is alive; give up the jobs of those that are not."""
-        if isinstance(self.storage, RDBStorage):
-            for identity in self.mine.values():
-                self.storage.record_heartbeat(identity)
+        for identity in self.mine.values():
+            self._record(identity)
         fail_dead_trials(self.study)
 
+    @_reachable()
     def end(self, name: str, well: bool) -> None:
         """Give a job back: done, or for somebody else to try."""
+        self.ended.add(name)
         state = TrialState.COMPLETE if well else TrialState.FAIL
         values = [0.0] if well else None
-        self.storage.set_trial_state_values(self.mine.pop(name), state=state, values=values)
+        with suppress(UpdateFinishedTrialError):  # others believed us dead, and gave it up
+            self.storage.set_trial_state_values(self.mine.pop(name), state=state, values=values)
 
     def release(self) -> None:
         """Give all jobs back, for others to go on with."""
-        for name in list(self.mine):
-            self.end(name, well=False)
+        with suppress(InputError):  # (of a storage that is gone: heartbeats will tell)
+            for name in list(self.mine):
+                self.end(name, well=False)
 
     def _alive(self, name: str) -> list[FrozenTrial]:
         states = (TrialState.WAITING, TrialState.RUNNING)
@@ -77,8 +108,14 @@ class ClaimStorage:
     """A storage that machines share, before it is known for which comparison."""
 
     def __init__(self, url: str) -> None:
+        if url.startswith("redis"):
+            raise InputError(
+                "storage: Redis cannot tell whether a machine that took a job is still alive; give "
+                "the address of a data base, such as postgresql://..."
+            )
         self.storage = open_storage(url, Path())
 
+    @_reachable()
     def named(self, token: str) -> Claims:
         """The claims of the comparison with this token."""
         return Claims(join_study(self.storage, f"{token}--jobs", seed=0), self.storage)

@@ -11,12 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import create_atomically, refuse_foreign, write_text_atomically
+from spacetime_en._util.files import (
+    create_atomically,
+    inside,
+    refuse_foreign,
+    write_text_atomically,
+)
 from spacetime_en._util.schema import (
     Count,
     PositiveInt,
     check_format,
+    check_no_link,
     checked,
     read_json,
     shortened,
@@ -30,10 +38,11 @@ from spacetime_en.compare.intervals import Groups
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
-from spacetime_en.compare.models import Fit, Question, RateSearch, pace_name
+from spacetime_en.compare.models import RUNS, SEARCHES, Fit, Question, RateSearch, pace_name
 from spacetime_en.compare.results import RESULTS, read_result
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
+from spacetime_en.runs.config import open_task
 from spacetime_en.runs.run import FACTS_FILE, Run
 
 QUESTION_FILE, BOARD_FILE, BEST = "comparison.json", "leaderboard.json", "best"
@@ -103,7 +112,7 @@ def compare(
     allowance = ModelBudget(budget, seeds)
     refuse_foreign(folder, "comparison", QUESTION_FILE)
     question = Question(dict(task), allowance, seed, storage)
-    loaded = question.load_task()
+    loaded = open_task(task)  # (never from memory: the data may be others than a minute ago)
     if task.get("data") is not None:
         remember(task["data"])
     candidates, reasons = find_candidates(loaded, task, presets)
@@ -116,16 +125,20 @@ def compare(
     taken = None if claims is None else claims.named(token)
     failed = carry_out_all(jobs, folder, "comparison", workers, taken)
     made = [job for job in jobs if job.name not in before]
+    if taken is not None:  # what other machines did is no cost of this sitting
+        made = [job for job in made if job.name in taken.ended]
     anything = any(job.result(folder) is not None for job in made)
     choice = choose(judgements, folder)
     if choice is None:
         raise InputError(f"nothing could be fitted: {next(iter(failed.values()), '')}")
-    reasons |= _why(judgements, failed)
+    reasons |= _why(judgements, failed, folder)
     runs, frames = loaded.test.locate()
-    groups = Groups.of(runs, loaded.test.trajectories.steps[frames[:, 0]])
+    steps = loaded.test.trajectories.steps[frames]
+    groups = Groups.of(runs, steps[:, 0], int(np.ptp(steps, axis=1).max()) + 1)
     title = f"{loaded.label}: {len(loaded.test):,} test windows, {budget} a model"
-    board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
     best = _keep_best(folder, choice)
+    _check_tested(judgements, choice, folder, failed, best)
+    board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
     from spacetime_en.compare.report import write_comparison  # imports matplotlib
 
     cost = _cost(folder, made, begin) if anything else _known_cost(folder)
@@ -147,12 +160,12 @@ def train_best(task: Mapping[str, Any], out: str | os.PathLike[str], *args: Any,
     made = compare(task, folder / COMPARED, *args, **how)
     # (The facts come last: they tell that the run is complete.)
     for path in sorted(made.best.iterdir(), key=lambda path: path.name == FACTS_FILE):
-        target = folder / path.name
+        target = inside(folder, folder / path.name)
         if path.is_dir():
             shutil.copytree(path, target, dirs_exist_ok=True)
         else:
             shutil.copy(path, target)
-    return Run.open(folder, trust=True)
+    return Run.open(folder)  # (its class is imported, and its data are named)
 
 
 def _judgements(question: Question, candidates: Sequence[Candidate]) -> list[Judgement]:
@@ -180,7 +193,9 @@ def _jobs(judgements: Sequence[Judgement]) -> list[Job]:
     return [*simple, *unique.values(), *trained, *judgements]
 
 
-def _why(judgements: Sequence[Judgement], failed: Mapping[str, str]) -> dict[str, str]:
+def _why(
+    judgements: Sequence[Judgement], failed: Mapping[str, str], folder: Path
+) -> dict[str, str]:
     """What went wrong with each model of which a job failed: the first thing that did."""
     reasons = {}
     for judgement in judgements:
@@ -188,8 +203,27 @@ def _why(judgements: Sequence[Judgement], failed: Mapping[str, str]) -> dict[str
         names = [*(name for fit in fits for name in fit.needs), *(fit.name for fit in fits)]
         wrong = [failed[name] for name in (*names, judgement.name) if name in failed]
         if wrong:
-            reasons[judgement.candidate.preset] = wrong[0]
+            done = sum(fit.result(folder) is not None for fit in fits)
+            some = f"{done} of {len(fits)} seeds: " if 0 < done < len(fits) else ""
+            reasons[judgement.candidate.preset] = f"{some}{wrong[0]}"
     return reasons
+
+
+def _check_tested(
+    judgements: Sequence[Judgement],
+    choice: Choice,
+    folder: Path,
+    failed: Mapping[str, str],
+    best: Path,
+) -> None:
+    """Refuse to go on without a test of the chosen model: no other is chosen for that reason."""
+    judgement = next(j for j in judgements if j.candidate.preset == choice.preset)
+    if judgement.result(folder) is None:
+        why = failed.get(judgement.name, "its test has no result").rstrip(".")
+        raise InputError(
+            f"{choice.preset} is the best by validation, and could not be tested: {why}; its run "
+            f"is {best}."
+        )
 
 
 # --- the folder -----------------------------------------------------------------------------------
@@ -207,6 +241,8 @@ def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) 
     }
     ours = json.loads(json.dumps(plain, default=str))
     path = folder / QUESTION_FILE
+    for name in (RESULTS, RUNS, SEARCHES, BEST):  # the folder may come from anybody
+        check_no_link(folder / name)
     (folder / RESULTS).mkdir(parents=True, exist_ok=True)
     if not path.exists():
         entries = {"format": QUESTION_FORMAT, "token": secrets.token_hex(8), "question": ours}
@@ -237,6 +273,8 @@ def _keep_best(folder: Path, choice: Choice) -> Path:
     mark.unlink(missing_ok=True)
     if best.is_dir():
         shutil.rmtree(best)
+    for path in (folder / choice.run).rglob("*"):
+        check_no_link(path)  # a copy would hold what it leads to
     with create_atomically(best) as temporary:
         shutil.copytree(folder / choice.run, temporary, ignore=shutil.ignore_patterns(".*"))
     write_text_atomically(mark, choice.run)
@@ -267,7 +305,8 @@ def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
             pace = read_result(folder, pace_name(job.candidate))
             fitting += 0.0 if pace is None else pace["spent"]
         elif result is not None:
-            fitting += result.get("seconds", 0.0)
+            key = "sitting_seconds" if "sitting_seconds" in result else "seconds"
+            fitting += result.get(key, 0.0)
             testing += result.get("testing_seconds", 0.0)
     return {
         "processor_seconds": total,

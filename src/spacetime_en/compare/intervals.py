@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 DRAWS = 2_000
 COVERAGE = 0.95
+FEWEST_DRAWN = 5  # groups; fewer tell nothing about how much a mean may vary
 FEWEST_GROUPS = 10  # recordings that can be drawn from; with fewer, each is cut into blocks
 
 
@@ -29,29 +30,40 @@ class Groups:
     blocks: bool
 
     @classmethod
-    def of(cls, recordings: NDArray[np.int64], first_steps: NDArray[np.int64]) -> Groups:
+    def of(
+        cls, recordings: NDArray[np.int64], first_steps: NDArray[np.int64], span: int = 1
+    ) -> Groups:
         """Group windows by recording; a few recordings are cut into blocks.
 
         There are then about as many blocks as windows in a block, so that a block is long beside
-        the time over which windows resemble each other.
+        the time over which windows resemble each other; and no block is shorter than a window, or
+        its neighbours would have frames in common with all of it.
 
         Args:
             recordings: the recording of each window, (W,).
             first_steps: the step of its first frame, (W,).
+            span: number of steps from the first frame of a window to its last target.
         """
         _, of_window = np.unique(recordings, return_inverse=True)
         count = int(of_window.max()) + 1
         if count >= FEWEST_GROUPS:
             return cls(of_window, count, blocks=False)
         wanted = max(count, FEWEST_GROUPS, math.isqrt(len(recordings)))
-        order = np.lexsort((first_steps, of_window))
-        size = max(1, math.ceil(len(order) / wanted))
-        block = np.empty_like(of_window)
-        block[order] = np.arange(len(order)) // size
-        # (A block never reaches over the border of two recordings.)
-        _, groups = np.unique(np.stack([of_window, block]), axis=1, return_inverse=True)
-        groups = groups.reshape(-1)
-        return cls(groups, int(groups.max()) + 1, blocks=True)
+        size = max(1, math.ceil(len(recordings) / wanted))
+        orders = []
+        for recording in range(count):
+            (own,) = np.nonzero(of_window == recording)
+            own = own[np.argsort(first_steps[own], kind="stable")]
+            steps = first_steps[own]
+            within = np.searchsorted(steps, steps + span) - np.arange(len(steps))
+            size = max(size, int(within.max()))
+            orders.append(own)
+        groups, total = np.empty_like(of_window), 0
+        for own in orders:  # (a block never reaches over the border of two recordings)
+            blocks = max(1, len(own) // size)
+            groups[own] = total + np.minimum(np.arange(len(own)) // size, blocks - 1)
+            total += blocks
+        return cls(groups, total, blocks=True)
 
     def describe(self) -> str:
         """In words, for notes below tables."""
@@ -59,29 +71,29 @@ class Groups:
         return f"{self.count:,} {what}"
 
 
-def mean_interval(
+def mean_intervals(
     values: NDArray[np.float64], groups: Groups, seed: int = 0
-) -> tuple[float, float] | None:
-    """The interval that the mean of some values is in, by drawing groups with replacement.
+) -> list[tuple[float, float] | None]:
+    """The intervals that the means of some values are in, by drawing groups with replacement.
 
     For the difference of two models, give the differences of their errors, window by window: what
     makes a window hard for both cancels.
 
     Args:
-        values: one for each window, (W,).
+        values: rows with one for each window, (M, W).
         groups: which windows are drawn together.
         seed: of the drawing.
-    Returns: its ends; None if there are too few groups to tell.
+    Returns: the ends of each row's; None if there are too few groups to tell.
     """
-    if groups.count < 2:
-        return None
-    sums = np.bincount(groups.of_window, values, groups.count)
+    if groups.count < FEWEST_DRAWN:
+        return [None] * len(values)
+    sums = np.stack([np.bincount(groups.of_window, row, groups.count) for row in values], axis=1)
     sizes = np.bincount(groups.of_window, minlength=groups.count)
     generator = np.random.default_rng(seed)
     chances = np.full(groups.count, 1 / groups.count)
     means = []
     for part in np.array_split(np.empty(DRAWS), max(1, DRAWS * groups.count // (1 << 22))):
         drawn = generator.multinomial(groups.count, chances, size=len(part))  # (draws, groups)
-        means.append(drawn @ sums / (drawn @ sizes))
-    low, high = np.quantile(np.concatenate(means), [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
-    return float(low), float(high)
+        means.append(drawn @ sums / (drawn @ sizes)[:, None])
+    ends = np.quantile(np.concatenate(means), [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2], axis=0)
+    return [(float(low), float(high)) for low, high in ends.T]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.schema import Finite
 from spacetime_en.compare.candidates import Candidate
 from spacetime_en.compare.job import Job, Tell
 from spacetime_en.compare.models import Fit, Question
@@ -17,11 +19,27 @@ from spacetime_en.compare.results import Result, read_result, write_result
 from spacetime_en.data.task import Task
 from spacetime_en.evaluation import measure_errors
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.runs.run import Run
 from spacetime_en.testing import equivariance_errors
 
 BATCH = 100  # windows of a forward pass
 SAMPLE = 8  # windows whose symmetry is measured
+
+
+@dataclass
+class _SeedResult:
+    position: list[Finite]
+    position_mse: dict[str, Any]
+    velocity_mse: dict[str, Any]
+    calibration: Any
+    parameters: int
+    forecasts_per_second: Finite
+
+
+@dataclass
+class _TestResult:
+    """What must be in the result of a test."""
+
+    seeds: Annotated[list[_SeedResult], msgspec.Meta(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -53,27 +71,31 @@ class Judgement(Job):
         return [Fit(self.question, self.candidate, seed) for seed in self.seeds]
 
     def result(self, folder: Path) -> Result | None:
-        result = read_result(folder, self.name)
-        trained = sum(fit.result(folder) is not None for fit in self.fits())
-        # (Seeds that have been trained since are judged with the others.)
-        return result if result is not None and len(result["seeds"]) == trained else None
+        result = read_result(folder, self.name, _TestResult)
+        # (Seeds that have been trained since, again or for the first time, are judged anew.)
+        trained = [_identity(made) for _, made in self._trained(folder)]
+        return result if result is not None and result.get("fits") == trained else None
+
+    def _trained(self, folder: Path) -> list[tuple[Fit, Result]]:
+        found = [(fit, fit.result(folder)) for fit in self.fits()]
+        return [(fit, result) for fit, result in found if result is not None]
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         task = self.question.load_task()
-        found = [(fit, fit.result(folder)) for fit in self.fits()]
-        trained = [(fit, result) for fit, result in found if result is not None]
+        trained = self._trained(folder)
         if not trained:
             raise InputError("there is nothing to test, because no training was finished.")
         seeds, begin = [], time.process_time()
         for place, (fit, result) in enumerate(trained):
             tell(place / len(trained), "test")
-            model = Run.open(folder / result["run"], trust=True).model()
+            model = fit.model(folder, result)
             seeds.append({"seed": fit.seed, **judge(model, task)})
             if place == 0:  # a property of the architecture, which no seed changes
                 seeds[0]["equivariance_error"] = measure_symmetry(model, task)
         made: Result = {
             "name": self.name,
             "preset": self.candidate.preset,
+            "fits": [_identity(result) for _, result in trained],
             "seeds": seeds,
             "testing_seconds": time.process_time() - begin,
         }
@@ -83,6 +105,12 @@ class Judgement(Job):
     def summary(self, result: Result) -> str:
         errors = [seed["position_mse"]["mean"] for seed in result["seeds"]]
         return f"test MSE {np.mean(errors):.4g}"
+
+
+def _identity(fit: Result) -> dict[str, Any]:
+    """By what a training is known from another of the same model and seed."""
+    training = {key: fit["training"].get(key) for key in ("val_mse", "best_step")}
+    return {"seed": fit["seed"], "run": fit["run"], **training}
 
 
 def judge(model: Forecaster, task: Task) -> dict[str, Any]:

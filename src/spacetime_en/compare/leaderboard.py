@@ -12,7 +12,7 @@ import numpy as np
 
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.compare.candidates import KINDS, Candidate, FitKind
-from spacetime_en.compare.intervals import COVERAGE, Groups, mean_interval
+from spacetime_en.compare.intervals import COVERAGE, Groups, mean_intervals
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.results import Result, read_result
 from spacetime_en.compare.table import Cell, Table, number
@@ -26,7 +26,8 @@ class Choice:
     """The model of a comparison, chosen by its errors on validation windows alone.
 
     Args:
-        preset: the model whose mean validation error over its seeds is the lowest.
+        preset: the model whose mean validation error over its seeds is the lowest, of those of
+            which all seeds could be trained, if there are any.
         run: the folder of its run with the lowest validation error, within that of the comparison.
         errors: the mean validation error of every model that was trained.
     """
@@ -39,17 +40,21 @@ class Choice:
 def choose(judgements: Sequence[Judgement], folder: Path) -> Choice | None:
     """Choose a model from what was trained; None if nothing was."""
     errors: dict[str, float] = {}
+    whole: set[str] = set()
     runs: dict[str, str] = {}
     for judgement in judgements:
         found = [fit.result(folder) for fit in judgement.fits()]
         fits = [fit for fit in found if fit is not None and _validation_error(fit) is not None]
         if fits:
             preset = judgement.candidate.preset
+            if len(fits) == len(found):
+                whole.add(preset)
             errors[preset] = statistics.fmean(fit["training"]["val_mse"] for fit in fits)
             runs[preset] = min(fits, key=lambda fit: float(fit["training"]["val_mse"]))["run"]
     if not errors:
         return None
-    best = min(errors, key=errors.__getitem__)
+    # (The seeds that are left of a model that diverges with others would flatter it.)
+    best = min(errors, key=lambda preset: (preset not in whole, errors[preset]))
     return Choice(best, runs[best], errors)
 
 
@@ -148,10 +153,26 @@ class Leaderboard:
             f"Best, by validation error: {best.preset} (test error {number(best.error)}; "
             f"validation {number(best.validation)})."
         ]
-        others = [row.preset for row in self.equals if row is not best]
-        if not others:
-            return [*said, f"All others are worse, beyond their {COVERAGE:.0%} intervals."]
-        said.append(f"No worse, within the interval: {', '.join(others)}.")
+        others = [row for row in self.rows if row is not best]
+        unknown = [row.preset for row in others if row.interval is None]
+        lower = [row.preset for row in others if row.interval is not None and row.interval[1] < 0]
+        equal = [row.preset for row in self.equals if row is not best and row.preset not in lower]
+        if lower:
+            it = "it" if len(lower) == 1 else "them"
+            said.append(
+                f"Lower on the test windows, though validation did not choose {it}: "
+                f"{', '.join(lower)}."
+            )
+        if equal:
+            said.append(f"No worse, within the interval: {', '.join(equal)}.")
+        if unknown:
+            said.append(
+                f"Whether these are worse is not known, with {self.groups}: {', '.join(unknown)}."
+            )
+        if others and not (lower or equal or unknown):
+            said.append(f"All others are worse, beyond their {COVERAGE:.0%} intervals.")
+        if not (lower or equal):
+            return said
         cheap = self.cheapest
         cost = {
             "trivial": "nothing to train",
@@ -168,6 +189,14 @@ class Leaderboard:
             f"To the best: the difference relative to the best's error, and its {COVERAGE:.0%} "
             f"interval, a paired bootstrap over {self.groups}.",
             "Training: processor time, with the search and all seeds.",
+        ]
+
+    def missing(self) -> list[str]:
+        """Why presets, or seeds of those that have a row, are missing."""
+        shown = {row.preset for row in self.rows}
+        return [
+            f"{'' if preset in shown else 'Left out: '}{preset}: {reason}"
+            for preset, reason in self.reasons.items()
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -198,8 +227,8 @@ class Leaderboard:
         terminal.table(BOARD_HEAD, rows, self.title)
         for note in self.notes():
             terminal.print(note)
-        for preset, reason in self.reasons.items():
-            terminal.print(f"Left out: {preset}: {reason}")
+        for sentence in self.missing():
+            terminal.print(sentence)
         for sentence in self.words():
             terminal.say(sentence)
 
@@ -225,8 +254,7 @@ class Leaderboard:
         if all(row.ade is None for row in self.rows):
             del columns["ADE"], columns["FDE"]
         rows = [(row.preset, [make(row) for make in columns.values()]) for row in self.rows]
-        notes = self.notes()
-        notes += [f"Left out: {preset}: {reason}" for preset, reason in self.reasons.items()]
+        notes = [*self.notes(), *self.missing()]
         return Table("leaderboard", "Leaderboard", list(columns), rows, notes)
 
 
@@ -248,13 +276,21 @@ def make_leaderboard(
         folder: of the comparison.
         reasons: why other presets are missing.
     """
-    found = {j.candidate.preset: (j, read_result(folder, j.name)) for j in judgements}
-    tested = {preset: (j, r) for preset, (j, r) in found.items() if r is not None}
+    found = {j.candidate.preset: (j, j.result(folder)) for j in judgements}
+    reasons, tested = dict(reasons), {}
+    for preset, (judgement, result) in found.items():
+        if preset not in choice.errors:
+            reasons.setdefault(preset, "its validation error is not known.")
+        elif result is not None:
+            tested[preset] = judgement, result
     errors = {preset: _by_window(result) for preset, (_, result) in tested.items()}
+    differences = np.stack(list(errors.values())) - errors[choice.preset]
+    intervals = mean_intervals(differences, groups)
     rows = []
-    for preset, (judgement, result) in tested.items():
-        difference = errors[preset] - errors[choice.preset]
-        interval = None if preset == choice.preset else mean_interval(difference, groups)
+    for (preset, (judgement, result)), difference, drawn in zip(
+        tested.items(), differences, intervals, strict=True
+    ):
+        interval = None if preset == choice.preset else drawn
         costs = _costs(judgement, folder)
         rows.append(
             _standing(
@@ -262,7 +298,7 @@ def make_leaderboard(
             )
         )
     rows.sort(key=lambda row: row.error)
-    return Leaderboard(title, choice.preset, rows, groups.describe(), dict(reasons))
+    return Leaderboard(title, choice.preset, rows, groups.describe(), reasons)
 
 
 def _standing(
@@ -326,8 +362,10 @@ def _mean(values: Sequence[float]) -> float:
 
 def _behind(row: Standing, best: Standing) -> str:
     """The difference to the best as a share of its error, or, of many times it, as a factor."""
-    if row.interval is None or best.error == 0:
+    if row is best or best.error == 0:
         return "–"
+    if row.interval is None:
+        return f"{100 * row.behind / best.error:+.0f} % [not known]"
     shares = [value / best.error for value in (row.behind, *row.interval)]
     if max(map(abs, shares)) < 10:
         texts = [

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import inside
+from spacetime_en._util.schema import Finite, PositiveFloat, shortened
 from spacetime_en.compare.budget import ModelBudget, Pace, measure_pace
 from spacetime_en.compare.candidates import Candidate, config_of
 from spacetime_en.compare.job import Job, Tell
-from spacetime_en.compare.results import Result, read_result, settings_of, write_result
+from spacetime_en.compare.results import (
+    Result,
+    read_result,
+    result_path,
+    settings_of,
+    write_result,
+)
 from spacetime_en.compare.trained import import_trainer, train_first_that_converges
 from spacetime_en.data.task import Task
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.presets import find_preset
 from spacetime_en.runs.config import Config, open_task
-from spacetime_en.runs.run import environment
+from spacetime_en.runs.run import Run, environment
 from spacetime_en.runs.search import search, tried
 from spacetime_en.runs.training import keep_untrained
 
 FACTOR = 3.0  # between the rates that are tried first
+RUNS, SEARCHES = "runs", "searches"  # the folders of the trainings
 REACH = 10.0  # how far rates may be from the preset's own, as a factor
 
 
@@ -63,6 +77,44 @@ def pace_name(candidate: Candidate) -> str:
     return f"pace--{candidate.file_name}"
 
 
+@dataclass
+class _Trial:
+    lr: PositiveFloat
+    val_mse: Finite | None
+
+
+@dataclass
+class _SearchResult:
+    """What must be in the result of a search."""
+
+    trials: Annotated[list[_Trial], msgspec.Meta(min_length=1)]
+    pace: Pace | None
+    seconds: Finite
+
+
+@dataclass
+class _Training:
+    seconds: Finite
+    val_mse: Finite | None = None
+    best_step: int | None = None
+
+
+@dataclass
+class _FitSettings:
+    training: dict[str, Any]
+
+
+@dataclass
+class _FitResult:
+    """What must be in the result of a training."""
+
+    seed: int
+    run: str
+    settings: _FitSettings
+    training: _Training
+    seconds: Finite
+
+
 @dataclass(frozen=True)
 class RateSearch(Job):
     """A few short trainings of one model, to find its learning rate."""
@@ -75,7 +127,7 @@ class RateSearch(Job):
         return f"search--{self.candidate.file_name}"
 
     def result(self, folder: Path) -> Result | None:
-        return read_result(folder, self.name)
+        return read_result(folder, self.name, _SearchResult)
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         import_trainer()
@@ -106,7 +158,7 @@ class RateSearch(Job):
         The first that are tried are the preset's own, three times it and a third of it.
         """
         rate, storage = config.training.lr, self.question.storage
-        place = folder / "searches" / self.candidate.file_name
+        place = inside(folder, folder / SEARCHES / self.candidate.file_name)
         study = f"{self.question.token}--{self.candidate.file_name}"
         done = 0
 
@@ -125,6 +177,7 @@ class RateSearch(Job):
             first=[{"lr": value} for value in (rate, rate * FACTOR, rate / FACTOR)[:trials]],
             task=task,
             notify=told,
+            alone=True,
         )
         found = tried(place, storage=storage, name=study)
         return [{"lr": settings["lr"], "val_mse": error} for settings, error in found]
@@ -134,7 +187,7 @@ class RateSearch(Job):
         if self.question.budget.steps is not None:
             return None
         name = pace_name(self.candidate)
-        known = read_result(folder, name)
+        known = read_result(folder, name, Pace)
         if known is None:
             model = config.build_model(task)
             write_result(
@@ -171,15 +224,30 @@ class Fit(Job):
         return RateSearch(self.question, self.candidate)
 
     def result(self, folder: Path) -> Result | None:
-        result = read_result(folder, self.name)
+        result = read_result(folder, self.name, _FitResult)
         # (What belongs to a training that was deleted is made again.)
-        return result if result is not None and (folder / result["run"]).is_dir() else None
+        return result if result is not None and self._place(folder, result).is_dir() else None
+
+    def _place(self, folder: Path, result: Result) -> Path:
+        """The folder of the run that a result tells of; the file may not name any other."""
+        run = result["run"]
+        if not re.fullmatch(rf"{RUNS}/{re.escape(self.name)}(--then[\w.+-]+)?", str(run)):
+            raise InputError(
+                f"{result_path(folder, self.name)}: its run cannot be {shortened(run)}; delete it "
+                "to make it again."
+            )
+        return inside(folder, folder / run)
+
+    def model(self, folder: Path, result: Result) -> Forecaster:
+        """The model that was trained; only the class that the user named is imported for it."""
+        find_preset(self.candidate.preset)
+        return Run.open(self._place(folder, result)).model()
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         tell(0.0, "data")
         import_trainer()
         task = self.question.load_task()
-        place = folder / "runs" / self.name
+        place = inside(folder, folder / RUNS / self.name)
         begin = time.process_time()
         if self.candidate.kind == "trivial":
             run = keep_untrained(self._configs(task, folder)[0], place, task)
@@ -198,7 +266,9 @@ class Fit(Job):
             "run": str(run.folder.relative_to(folder)),
             "settings": settings_of(run.config),
             "training": training,
-            "seconds": time.process_time() - begin,
+            # (Of all sittings: an interrupted training goes on where it was.)
+            "seconds": max(time.process_time() - begin, training["seconds"]),
+            "sitting_seconds": time.process_time() - begin,
             "environment": environment(),
         }
         write_result(folder, self.name, result)
@@ -209,7 +279,7 @@ class Fit(Job):
         config = config_of(self.candidate.preset, task, self.question.task, self.seed)
         if self.candidate.kind != "trained":
             return [config]
-        searched = read_result(folder, self._search.name)
+        searched = self._search.result(folder)
         if searched is None:
             raise InputError("its learning rate is not known, because the search failed.")
         pace = None if searched["pace"] is None else Pace(**searched["pace"])

@@ -19,7 +19,7 @@ from spacetime_en.compare.results import Result, read_result
 from spacetime_en.data.task import Task
 from spacetime_en.report.animation import window_scene
 from spacetime_en.report.scene import Scene
-from spacetime_en.runs.run import Run, environment
+from spacetime_en.runs.run import environment
 
 REPORT_FILE = "report.html"
 WORST = 6  # windows to look at
@@ -87,7 +87,7 @@ def _panels(folder: Path, ranked: Sequence[Judgement]) -> list[Panel]:
         fit = read_result(folder, judgement.fits()[0].name)
         if fit is not None and (points := _learning_points(fit)):
             learning.curves.append(_curve(name, points, trivial))
-        judged = read_result(folder, judgement.name)
+        judged = judgement.result(folder)
         if judged is None:
             continue
         rows = judged["seeds"][0].get("error_against_time", ())
@@ -127,11 +127,10 @@ def _worst(
     others = [row.preset for row in board.rows if row.preset != board.chosen][:SHOWN_BESIDE]
     models = {}
     for preset in (board.chosen, *others):
-        judgement = by_preset[preset]
-        results = [fit.result(folder) for fit in judgement.fits()]
-        runs = [result["run"] for result in results if result is not None]
-        models[preset] = Run.open(folder / runs[0], trust=True).model()
-    judged = read_result(folder, by_preset[board.chosen].name) or {}
+        found = ((fit, fit.result(folder)) for fit in by_preset[preset].fits())
+        fit, result = next((fit, result) for fit, result in found if result is not None)
+        models[preset] = fit.model(folder, result)
+    judged = by_preset[board.chosen].result(folder) or {}
     errors = np.mean([seed["position"] for seed in judged["seeds"]], axis=0)
     scenes = []
     for window in np.argsort(-errors)[:WORST].tolist():

@@ -10,11 +10,13 @@ from typing import Any
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import write_text_atomically
+from spacetime_en._util.schema import parse_json, read_text, typed
 from spacetime_en.runs.config import Config
 from spacetime_en.training.settings import TrainingSettings
 
 RESULTS = "experiments"  # the folder of the results
 WHERE = ("accelerator", "devices", "num_nodes", "save_every")  # a training runs, not what it trains
+MOST = 1 << 30  # bytes of a result, with the errors of all windows
 Result = dict[str, Any]
 
 
@@ -23,15 +25,24 @@ def result_path(folder: Path, name: str) -> Path:
     return folder / RESULTS / f"{name}.json"
 
 
-def read_result(folder: Path, name: str) -> Result | None:
-    """The result of a job, or None."""
+def read_result(folder: Path, name: str, kind: Any = dict[str, Any]) -> Result | None:
+    """The result of a job, or None.
+
+    Args:
+        folder: of all results.
+        name: of the job.
+        kind: a dataclass with the entries that are needed; there may be others.
+    """
     path = result_path(folder, name)
     try:
-        return dict(json.loads(path.read_text()))
+        entries: Result = typed(parse_json(read_text(path, MOST), str(path)), Result, str(path))
+        typed(entries, kind, str(path))
     except FileNotFoundError:
         return None
-    except (UnicodeDecodeError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: is no result ({error}); delete it to make it again.") from None
+    except InputError as error:
+        why = str(error).removeprefix(f"{path}: ").rstrip(".")
+        raise InputError(f"{path}: is no result ({why}); delete it to make it again.") from None
+    return entries
 
 
 def write_result(folder: Path, name: str, result: Result) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacetime_en._util.errors import InputError
+from spacetime_en._util.files import inside
 from spacetime_en.compare.job import Tell
 from spacetime_en.compare.results import Result
 from spacetime_en.data.task import Task
@@ -40,7 +41,8 @@ def train_first_that_converges(
     diverged = []
     for number, config in enumerate(configs):
         rate = config.training.lr
-        folder = place if number == 0 else place.with_name(f"{place.name}--then{rate:g}")
+        name = place.name if number == 0 else f"{place.name}--then{rate:g}"
+        folder = inside(place.parent, place.with_name(name))
         try:
             run = train(
                 config,

@@ -101,17 +101,12 @@ def _supervise(
                 waiting.remove(other)
                 unfinished.remove(other.name)
                 display.done(None, other.name, "done elsewhere")
-        for worker in crew:
-            ready = (
-                job
-                for job in waiting
-                if not unfinished.intersection(job.needs)
-                and (claims is None or claims.take(job.name))
-            )
-            if worker.busy is None and (job := next(ready, None)) is not None:
-                waiting.remove(job)
-                worker.give(job)
-                display.at(worker.number, job.name, 0.0, "")
+        for worker in (worker for worker in crew if worker.busy is None):
+            if (job := _ready(waiting, unfinished, folder, claims)) is None:
+                break  # (nor would another worker get one)
+            waiting.remove(job)
+            worker.give(job)
+            display.at(worker.number, job.name, 0.0, "")
         by_pipe = {worker.pipe: worker for worker in crew if worker.busy is not None}
         for pipe in wait(list(by_pipe), None if claims is None else LOOK):
             worker = by_pipe[pipe]  # type: ignore[index]
@@ -135,6 +130,22 @@ def _supervise(
             unfinished.remove(done.name)
             display.done(worker.number, done.name, rest[0])
     return failed
+
+
+def _ready(
+    waiting: Sequence[Job], unfinished: set[str], folder: Path, claims: Claims | None
+) -> Job | None:
+    """A job of which all that it needs has ended, and that nobody else is at."""
+    for job in waiting:
+        if unfinished.intersection(job.needs):
+            continue
+        if claims is None:
+            return job
+        if claims.take(job.name):
+            if job.result(folder) is None:
+                return job
+            claims.end(job.name, well=True)  # somebody has ended it since we looked
+    return None
 
 
 class _DiedError(Exception):

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spacetime_en._util.errors import InputError
+from spacetime_en._util.errors import InputError, without_password
 from spacetime_en._util.files import inside, write_atomically, write_text_atomically
 from spacetime_en._util.schema import check_format, read_json, read_text, typed
 from spacetime_en.data import Task, Windows
@@ -264,7 +264,7 @@ def environment() -> dict[str, Any]:
             "flush_denormal": torch.tensor(1e-310, dtype=torch.float64).mul(1.0).item() == 0,
             "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         },
-        "command": sys.argv[1:],
+        "command": [without_password(word) for word in sys.argv[1:]],
     }
 
 

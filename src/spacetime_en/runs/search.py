@@ -11,8 +11,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,10 @@ from optuna.storages.journal import (
     JournalFileSymlinkLock,
     JournalRedisBackend,
 )
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import IntegrityError
 
-from spacetime_en._util.errors import InputError, first_line, no_such
+from spacetime_en._util.errors import InputError, first_line, no_such, without_password
 from spacetime_en._util.files import (
     make_folder,
     process_exists,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 BEST_FILE = "best.yaml"
 JOURNAL = "study.journal"
 CREATE_STUDY = 0  # the operation in the first entry of a journal
+GRACE = 180  # seconds without a sign of life, after which a worker counts as dead
 MOST_FAILURES = 5  # settings that cannot be used, before the search gives up
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -112,6 +114,7 @@ def search(
     first: Sequence[Mapping[str, Any]] = (),
     task: Task | None = None,
     notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    alone: bool = False,
 ) -> Config:
     """Train with settings that Optuna suggests, until the study has enough trials.
 
@@ -131,6 +134,8 @@ def search(
         first: settings to try before Optuna suggests any, by the names in `space`.
         task: that of the config, if it is loaded already.
         notify: called with a line for every trial.
+        alone: whether no other worker is at the study: what is suggested then depends on the seed
+            and on what was tried, and on no clock.
     Returns: the best config.
     """
     # One worker, one device; for more devices there are more workers.
@@ -152,7 +157,7 @@ def search(
     refuse_foreign(folder, "study", BEST_FILE, JOURNAL, Path(storage or JOURNAL).name)
     make_folder(folder)
     with _readable(storage, folder):
-        study = join_study(open_storage(storage, folder), name, config.training.seed)
+        study = join_study(open_storage(storage, folder), name, config.training.seed, alone=alone)
         _check_settings(study, config, sorted(space))
         for complete in study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False):
             float(complete.values[0])  # fails now, and not after the next trial
@@ -328,9 +333,10 @@ def open_storage(storage: str | None, folder: Path) -> BaseStorage:
             "for PostgreSQL: pip install 'spacetime-en[postgres]'."
         ) from None
     except Exception as error:  # whatever the database and its driver raise
+        what = without_password(f"{storage} cannot be opened ({first_line(error)})")
         raise InputError(
-            f"storage: {storage} cannot be opened ({first_line(error)}); check the address, put a "
-            "copy of a damaged file in its place, or begin another study elsewhere."
+            f"storage: {what}; check the address, put a copy of a damaged file in its place, or "
+            "begin another study elsewhere."
         ) from None
 
 
@@ -342,7 +348,7 @@ def _readable(storage: str | None, folder: Path) -> Iterator[None]:
     except (InputError, MemoryError, OSError):
         raise
     except Exception as error:  # whatever a damaged study makes it raise
-        where = f"storage: {storage}" if storage else str(folder / JOURNAL)
+        where = f"storage: {without_password(storage)}" if storage else str(folder / JOURNAL)
         raise _unreadable(where, first_line(error)) from None
 
 
@@ -383,7 +389,7 @@ def _database(url: str, tries: int = 5) -> RDBStorage:
         for left in reversed(range(tries)):
             try:
                 # A worker that was killed stops beating; others then count its trial as failed.
-                return RDBStorage(url, heartbeat_interval=60, grace_period=180)
+                return RDBStorage(url, heartbeat_interval=60, grace_period=GRACE)
             except Exception as error:
                 # Workers that start together may all try to make the tables; one succeeds, the
                 # others find a table or the row with its version that "exists", or must be unique.
@@ -394,15 +400,20 @@ def _database(url: str, tries: int = 5) -> RDBStorage:
     raise AssertionError
 
 
-def join_study(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
-    """Create the study, or join it; only the worker that creates it samples by the seed alone."""
+def join_study(storage: BaseStorage, name: str, seed: int, *, alone: bool = False) -> optuna.Study:
+    """Create the study, or join it.
+
+    Only the worker that creates it samples by the seed alone; one that joins it and is `alone`,
+    by the seed and the number of trials.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         study = optuna.create_study(storage=storage, study_name=name)
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=storage, study_name=name)
         # All workers with one seed would suggest the same.
-        seed = derive_seed(seed, os.getpid(), time.time_ns())
+        other = (len(study.get_trials(deepcopy=False)),) if alone else (os.getpid(), time.time_ns())
+        seed = derive_seed(seed, *other)
     study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_min_trials=4)
     return study
@@ -414,13 +425,13 @@ def fail_dead_trials(study: optuna.Study) -> int:
     Returns: the number of trials that are finished or running.
     """
     count = 0
-    if isinstance(study._storage, RDBStorage):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            optuna.storages.fail_stale_trials(study)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna.storages.fail_stale_trials(study)  # (does nothing where there are no heartbeats)
     for trial in study.get_trials(deepcopy=False):
-        if trial.state is TrialState.RUNNING and _is_dead(trial.user_attrs.get("worker", "")):
-            study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        if trial.state is TrialState.RUNNING and _is_dead(trial):
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):  # others saw it, too
+                study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
         elif trial.state is TrialState.RUNNING or trial.state in FINISHED:
             count += 1
     return count
@@ -431,8 +442,14 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _is_dead(worker: str) -> bool:
-    """Whether a worker ran on this machine and has ended; other machines cannot be asked."""
+def _is_dead(trial: FrozenTrial) -> bool:
+    """Whether a trial's worker ran on this machine and has ended; others cannot be asked.
+
+    One that has not even said who it is died when it had just begun.
+    """
+    worker, begun = trial.user_attrs.get("worker"), trial.datetime_start
+    if worker is None:
+        return begun is not None and (datetime.now() - begun).total_seconds() > GRACE
     host, _, pid = worker.rpartition(":")
     return host == socket.gethostname() and pid.isdigit() and not process_exists(int(pid))
 
