@@ -27,7 +27,7 @@ from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.training import train
 from spacetime_en.testing import equivariance_errors
-from spacetime_en.training.settings import TrainingSettings, preset_defaults
+from spacetime_en.training.settings import TrainingSettings, preset_defaults, seconds
 
 RESULTS = Path("results/general")
 SCENES = ("eth", "hotel", "univ", "zara1", "zara2")
@@ -85,7 +85,7 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
     trials = {}
     if len(rates) > 1:
         for rate in rates:
-            tenth = f"{_minutes(budget) * 6:g}s"
+            tenth = f"{seconds(budget) / 10:g}s"
             trial = dataclasses.replace(config.training, lr=rate, max_time=tenth)
             run = train(
                 dataclasses.replace(config, training=trial),
@@ -126,10 +126,6 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
     RESULTS.mkdir(parents=True, exist_ok=True)
     write_text_atomically(path, json.dumps(found, indent=1))
     return path
-
-
-def _minutes(budget: str) -> float:
-    return float(budget[:-1]) * {"m": 1, "h": 60}[budget[-1]]
 
 
 def _worst(model: Forecaster, task: Task, dtype: torch.dtype) -> dict[str, float]:
