@@ -43,6 +43,7 @@ class Row:
 
 
 NEAR, FAR = ({"name": "charged", "target_steps": steps} for steps in (100, 1000))
+NOISY = {"name": "charged-noisy", "target_steps": 1000}
 FRESH = {"seed": 1}  # simulations of another seed than those on which defaults were compared
 ROWS = {
     "charged-1000": Row(NEAR),
@@ -50,7 +51,8 @@ ROWS = {
     **{scene: Row({"name": scene}) for scene in SCENES},
     "walk": Row({"name": "mocap-walk"}, {"named": True}, "20m"),
     "basketball": Row({"name": "mocap-basketball"}, {"named": True}, "20m"),
-    "noisy": Row({"name": "charged-noisy", "target_steps": 1000}),
+    "noisy": Row(NOISY),
+    "noisy-samples": Row(NOISY, {"samples": 20}),
     "springs": Row({"name": "springs"}),
     "gravity": Row({"name": "gravity"}),
     "egnn-nbody": Row({"name": "egnn-nbody"}, budget="1h"),
