@@ -22,25 +22,19 @@ from spacetime_en.training.settings import PRESET_SETTINGS
 # (SET as in our tables: its best learning rate there, and the steps that blow up left out.)
 TRAINING = {
     "set": dict(lr=1e-3, batch_size=32, schedule="cosine", warmup=0.05, skip=20),
-    "set-flow-ensemble": PRESET_SETTINGS["set-flow-ensemble"],
+    "set-2": PRESET_SETTINGS["set-2"],
 }
-EVERY = {"set": 250, "set-flow-ensemble": 1000}
 
 
-def trained(
-    preset: str, length: int, target_steps: int, max_time: str, steps: int
-) -> dict[str, float]:
+def trained(preset: str, length: int, target_steps: int, max_time: str) -> dict[str, float]:
     """Errors of a preset against the clean target, after `max_time` of training."""
     sizes = {"length": length, "target_steps": target_steps}
     noisy, clean = (
         load_task("charged-noisy", targets=targets, **sizes) for targets in ("observed", "clean")
     )
     torch.manual_seed(0)
-    model_settings = {"steps": steps} if preset == "set-flow-ensemble" else {}
-    model = build_model(preset, like=noisy.train[:1][0], **model_settings)
-    settings = TrainingSettings(
-        **TRAINING[preset], max_time=max_time, clock="cpu", validate_every=EVERY[preset], seed=0
-    )
+    model = build_model(preset, like=noisy.train[:1][0])
+    settings = TrainingSettings(**TRAINING[preset], max_time=max_time, clock="cpu", seed=0)
     fit(model, noisy, settings, display=False)
     return measure_errors(model, clean.test, 100)[0].summary()["position_mse"]
 
@@ -66,7 +60,6 @@ def main() -> None:
     parser.add_argument("--length", type=int, nargs="+", default=[1, 3, 10, 30])
     parser.add_argument("--presets", nargs="+", default=list(TRAINING), choices=list(TRAINING))
     parser.add_argument("--max-time", default="5m", help="of each training")
-    parser.add_argument("--steps", type=int, default=64, help="of the integrator")
     parser.add_argument("--windows", type=int, default=2_000, help="for the floor")
     parser.add_argument("--out", type=Path, help="a picture")
     given = parser.parse_args()
@@ -74,13 +67,13 @@ def main() -> None:
     curves: dict[str, list[float]] = {}
     for length in given.length:
         for preset in given.presets:
-            errors = trained(preset, length, given.target_steps, given.max_time, given.steps)
+            errors = trained(preset, length, given.target_steps, given.max_time)
             curves.setdefault(preset, []).append(errors["mean"])
             row = ", ".join(f"{key} {value:.4g}" for key, value in errors.items())
-            print(f"L = {length:2}: {preset:18} {row}", flush=True)
+            print(f"L = {length:2}: {preset:5} {row}", flush=True)
         least = floor(length, given.target_steps, given.windows, samples=100)["error of the mean"]
         curves.setdefault("floor", []).append(least)
-        print(f"L = {length:2}: {'floor':18} mean {least:.4g}", flush=True)
+        print(f"L = {length:2}: {'floor':5} mean {least:.4g}", flush=True)
     if given.out is not None:
         draw(curves, given.length, given.out)
         print(given.out)

@@ -18,7 +18,9 @@ from spacetime_en import (
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.data import Task, Trajectories
 from spacetime_en.data.compatibility import facts_of
+from spacetime_en.data.datasets.registry import load_task
 from spacetime_en.evaluation import RIVALS, evaluate
+from spacetime_en.metrics import standard_deviation
 from spacetime_en.report.tables.evaluation import print_evaluation, write_evaluation
 from tests.helpers import liven
 
@@ -194,7 +196,8 @@ class Sampled(StraightLine):
     def forecast(self, graph):
         forecast = super().forecast(graph)
         sizes = torch.linspace(-1, 1, 25).view(1, -1, 1, 1, 1)
-        return forecast.replace(samples=forecast.x.unsqueeze(1) + sizes)
+        samples = forecast.x.unsqueeze(1) + sizes
+        return forecast.replace(samples=samples, spread=standard_deviation(samples))
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +244,17 @@ def test_paths_are_measured_as_in_a_plain_loop(tracks):
         assert len(report[rival]["error_against_time"]) == 3
     assert report["horizon_times"][-1] == pytest.approx(2.0)
     json.dumps(report, allow_nan=False)
+
+
+@pytest.mark.parametrize("targets", ["observed", "clean"])
+def test_the_spread_stands_beside_the_errors_as_the_model_states_it(cache, targets):
+    settings = {"counts": (8, 4, 6), "target_steps": 2, "targets": targets, "cache": cache}
+    task = load_task("charged-noisy", **settings)
+    rows, (graph, target) = evaluate(Sampled(), task).report["calibration"], task.test[:]
+    assert [row["predicted"] for row in rows] == pytest.approx([(26 / 72) ** 0.5] * 5, rel=1e-4)
+    actual = sum(row["actual"] ** 2 for row in rows) / 5
+    assert actual == pytest.approx(float((Sampled()(graph).x - target.x).square().mean()), rel=1e-4)
+    assert evaluate(StraightLine(), task).report["calibration"] is None
 
 
 def test_one_target_time_is_no_path(tiny_task):

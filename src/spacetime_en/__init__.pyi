@@ -12,7 +12,6 @@ from .nn.forecaster import Forecaster as Forecaster
 from .nn.layers.etal import AttentionMaps as AttentionMaps
 from .nn.models.body import Body as Body
 from .nn.models.egnn import EGNNForecaster as EGNNForecaster
-from .nn.models.ensemble import FlowEnsemble as FlowEnsemble
 from .nn.models.estag import ESTAG as ESTAG
 from .nn.models.flow import Flow as Flow
 from .nn.models.kernel import Kernel as Kernel

@@ -208,10 +208,7 @@ def measure_errors(
         paths.append(PathErrors.of(forecast, target))
         ends.append(forecast.last)
         if forecast.spread is not None:
-            predicted, actual = predicted_and_actual_mse(forecast, target)
-            # The spread is that of the node; a noisy target adds the variance of its noise.
-            noise = 0.0 if windows.targets == "clean" else windows.noise
-            calibrations.append((predicted + noise, actual))
+            calibrations.append(predicted_and_actual_mse(forecast, target))
         if progress is not None:
             progress(len(graph))
     position, velocity = (torch.cat(parts) for parts in zip(*batches, strict=True))

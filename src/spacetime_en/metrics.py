@@ -224,19 +224,19 @@ def calibration(predicted: Tensor, actual: Tensor, groups: int) -> list[dict[str
 
 
 def standard_deviation(x: Tensor) -> Tensor:
-    """Of a coordinate over members of an ensemble, (B, K, T, N, n) -> (B, T, N)."""
-    # (No correction: our members stand for a distribution as they are, such as opposite pairs.)
+    """Of a coordinate over samples, (B, S, T, N, n) -> (B, T, N)."""
+    # (No correction: our samples stand for a distribution as they are.)
     return (x.var(1, correction=0).mean(-1) + 1e-30).sqrt()
 
 
 def energy_score(z: Tensor, y: Tensor) -> Tensor:
-    """The energy score of members z (B, K, ..., c) for the observation y (B, ..., c), (B, ...).
+    """The energy score of samples z (B, S, ..., c) for the observation y (B, ..., c), (B, ...).
 
-    Gneiting and Raftery (2007), Eq. 22, unbiased for a finite number of independent members.
+    Gneiting and Raftery (2007), Eq. 22, unbiased for a finite number of independent samples.
     """
-    K = z.shape[1]
+    S = z.shape[1]
     to_target = _length(z - y[:, None]).mean(1)
-    to_each_other = _length(z[:, :, None] - z[:, None]).sum((1, 2)) / max(1, K * (K - 1))
+    to_each_other = _length(z[:, :, None] - z[:, None]).sum((1, 2)) / max(1, S * (S - 1))
     return to_target - to_each_other / 2
 
 

@@ -22,7 +22,7 @@ from spacetime_en.testing import TOLERANCE, equivariance_errors
 from tests.helpers import assert_lively, masked, padded, particles, random_neighbours
 
 # For the arguments that a model has of these names: small, with all parts that it has at full size.
-SIZES = {"hidden": 16, "layers": 2, "blocks": 2, "members": 4, "steps": 8, "centres": 9}
+SIZES = {"hidden": 16, "layers": 2, "blocks": 2, "samples": 4, "steps": 8, "centres": 9}
 
 
 PATH = [1.0, 2.0, 3.0]  # target times

@@ -1,4 +1,4 @@
-"""What several tests of models are about: a known law of force, noisy windows, moving bodies."""
+"""What several tests of models are about: a known law of force, moving bodies."""
 
 import torch
 
@@ -34,16 +34,6 @@ def far_apart(**sizes):
     """Particles of equal charge: they never meet."""
     graph = particles(**sizes)
     return graph.replace(edge_attr=torch.ones_like(graph.edge_attr[:, 0]))
-
-
-def noisy(W, L, N=5, noise=0.5, speed=0.5, seed=0):
-    """Windows of nodes at rest on average, (x, v) drawn once and observed L times."""
-    g = torch.Generator().manual_seed(seed)
-    x = torch.randn(W, 1, N, 3, generator=g, dtype=torch.float64)
-    v = speed * torch.randn(W, 1, N, 3, generator=g, dtype=torch.float64)
-    e = noise**0.5 * torch.randn(2, W, L, N, 3, generator=g, dtype=torch.float64)
-    times = 1e-3 * torch.arange(L)
-    return SpacetimeGraph(x + e[0], v + e[1], times=times), x[:, 0], v[:, 0]
 
 
 def bodies(B=6, L=5, seed=0, up=True, dtype=torch.float64):

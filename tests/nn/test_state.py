@@ -22,17 +22,15 @@ def test_there_and_back_nothing_changes():
     assert torch.allclose(v, state.v[:, -1:])
 
 
-def test_padding_is_0_in_all_that_a_forecast_holds():
+def test_padding_is_0():
     graph = masked(horizon=[[1.0, 2.0]] * 3)
     units = Units.of(graph, length=2.0, time=3.0, centred=True)
     ones = torch.ones(3, 2, 5, 3, dtype=torch.float64)
-    samples = ones.unsqueeze(1).expand(-1, 4, -1, -1, -1)
-    found = units.denormalize(graph, ones, ones, ones[..., 0], samples)
+    found = units.denormalize(graph, ones, ones)
     assert torch.equal(found.mask, graph.present[:, None].expand(3, 2, 5))
-    for value in (found.x, found.v, found.spread, found.samples[:, 3]):
+    for value in (found.x, found.v):
         assert not value[~found.mask].any()
         assert (value[found.mask] != 0).all()
-    torch.testing.assert_close(found.samples[:, 0], found.x)
 
 
 def test_a_model_sees_the_same_in_any_units():

@@ -43,8 +43,8 @@ def tiny(preset, nodes=4, **settings):
     sizes = {name: size for name, size in (TINY | {"frames": 3}).items() if name in known}
     if preset == "set-flow":
         settings |= {"step_fraction": None}  # steps that depend on data cannot be traced
-    if preset == "set-flow-ensemble":
-        settings |= {"members": 4, "steps": 4}
+    if preset == "set-2":
+        settings |= {"samples": 4}
     if preset == "set-adjacency":
         sizes["blocks"] = 2  # what is attended to on edges reaches nodes in the next block
     model = liven(build_model(preset, nodes=nodes, **sizes | settings)).eval()
@@ -123,8 +123,7 @@ def assert_same(found, model, graph):
 
 
 LATER = ("set-nonequivariant", "set-no-temporal", "set-adjacency", "estag", "body", "ridge")
-LATER += ("set-flow", "set-flow-ensemble")  # a minute for the two
-LATER += ("kernel", "lstm", "ridge-shared", "egnn")  # another; an egnn is in ONNX below, too
+LATER += ("set-flow", "kernel", "lstm", "ridge-shared", "egnn")  # an egnn is in ONNX below, too
 
 
 @pytest.mark.parametrize("preset", [slow(p, p in LATER) for p in MODELS])
@@ -153,7 +152,7 @@ def test_onnx_runtime_forecasts_what_the_model_does(preset, tmp_path, capfd):
         "forecast_v": [B, 1, N, 3],
     } | (
         {"forecast_spread": [B, 1, N], "forecast_samples": [B, 4, 1, N, 3]}
-        if preset == "set-flow-ensemble"
+        if preset == "set-2"
         else {}
     )
 

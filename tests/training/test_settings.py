@@ -58,7 +58,6 @@ def test_every_trainable_preset_has_the_papers_settings():
     assert set(PAPER) == trained - {
         "set-2",
         "set-flow",
-        "set-flow-ensemble",
         "estag",
         "body",
         "ridge",

@@ -14,7 +14,6 @@ from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.layers.adjacency import TIED_TO_NODES
 from spacetime_en.nn.models.body import Body
 from spacetime_en.nn.models.egnn import EGNNForecaster
-from spacetime_en.nn.models.ensemble import FlowEnsemble
 from spacetime_en.nn.models.estag import ESTAG
 from spacetime_en.nn.models.flow import Flow
 from spacetime_en.nn.models.kernel import Kernel
@@ -50,7 +49,6 @@ PRESETS = {
     "parabola": Preset(Parabola, {}),
     "least-squares-line": Preset(LeastSquaresLine, {}),
     "set-flow": Preset(Flow, {}),
-    "set-flow-ensemble": Preset(FlowEnsemble, {}),
     "estag": Preset(ESTAG, {}),
     "body": Preset(Body, {}),
     "ridge": Preset(Ridge, {}),

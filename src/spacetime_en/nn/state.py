@@ -86,39 +86,24 @@ class Units(NamedTuple):
         """The periodic cell in these units, (B, n, n), or None."""
         return None if graph.box is None else graph.box / self.length
 
-    def denormalize(
-        self,
-        graph: SpacetimeGraph,
-        x: Tensor,
-        v: Tensor,
-        spread: Tensor | None = None,
-        samples: Tensor | None = None,
-    ) -> Forecast:
+    def denormalize(self, graph: SpacetimeGraph, x: Tensor, v: Tensor) -> Forecast:
         """A forecast in the user's units; 0 for padded nodes.
 
         Args:
             graph: whose nodes and target times they are.
             x, v: in these units, (B, T, N, n), or (B, N, n) of models that know one horizon.
-            spread: (B, T, N).
-            samples: (B, S, T, N, n).
         """
         if x.ndim == 3:
             x, v = x.unsqueeze(1), v.unsqueeze(1)
         x, v = x * self.length, v * (self.length / self.time)
-        spread = None if spread is None else spread * self.length
-        samples = None if samples is None else samples * self.length
         if self.origin is not None:
             x = x + self.origin
-            samples = None if samples is None else samples + self.origin.unsqueeze(1)
         present = graph.present
         if present is None:
-            return Forecast(x, v, graph.horizon, None, spread, samples)
+            return Forecast(x, v, graph.horizon)
         mask = present.unsqueeze(1).expand(x.shape[:3])  # (B, T, N)
         x, v = (t.masked_fill(~mask.unsqueeze(-1), 0.0) for t in (x, v))
-        spread = None if spread is None else spread.masked_fill(~mask, 0.0)
-        if samples is not None:
-            samples = samples.masked_fill(~mask[:, None, ..., None], 0.0)
-        return Forecast(x, v, graph.horizon, mask, spread, samples)
+        return Forecast(x, v, graph.horizon, mask)
 
     def normalize_forecast(self, forecast: Forecast) -> tuple[Tensor, Tensor]:
         """Positions and velocities of a forecast or a target in these units, (B, T, N, n)."""

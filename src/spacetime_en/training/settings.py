@@ -125,14 +125,6 @@ PAPER: dict[str, dict[str, Any]] = {
     "linear": {"lr": 2.73e-5, "batch_size": 100, "weight_decay": 1e-6},
 }
 
-_FLOW = {
-    "lr": 1e-3,
-    "batch_size": 250,
-    "ema": 0.99,
-    "schedule": "cosine",
-    "warmup": 0.03,
-    "skip": 5,  # single batches diverge early in training
-}
 _SHORT = {"lr": 1e-3, "batch_size": 100, "schedule": "cosine", "warmup": 0.05, "skip": 20}
 # Our settings: of the paper's models for short budgets, and of models of our own. Those of other
 # presets are the defaults.
@@ -148,8 +140,14 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
         "warmup": 0.02,
         "skip": 20,
     },
-    "set-flow": _FLOW,
-    "set-flow-ensemble": _FLOW | {"lr": 3e-3, "batch_size": 64},
+    "set-flow": {
+        "lr": 1e-3,
+        "batch_size": 250,
+        "ema": 0.99,
+        "schedule": "cosine",
+        "warmup": 0.03,
+        "skip": 5,  # single batches diverge early in training
+    },
     "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},
     "body": {"lr": 3e-3, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "cosine"},
 }

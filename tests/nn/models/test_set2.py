@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from spacetime_en import Forecast, InputError, SpacetimeGraph, StraightLine, build_model, geometry
+from spacetime_en import (
+    Forecast,
+    InputError,
+    SpacetimeGraph,
+    StraightLine,
+    build_model,
+    collate,
+    geometry,
+)
 from spacetime_en.metrics import energy_score, errors
 from spacetime_en.nn.models.base import NAMES
 from spacetime_en.nn.models.set2 import OUTLIER
@@ -91,10 +99,12 @@ def test_units_do_not_matter(base):
         horizon=time * graph.horizon,
     )
     scaled = Forecast(length * target.x, length / time * target.v)
-    here = calibrated((graph, target), base=base, **graph.scales())
-    there = calibrated((other, scaled), base=base, **other.scales())
+    here = calibrated((graph, target), base=base, samples=4, **graph.scales())
+    there = calibrated((other, scaled), base=base, samples=4, **other.scales())
     found, expected = there(other), here(graph)
-    torch.testing.assert_close(found.x / length, expected.x, rtol=0, atol=1e-6)
+    for name in ("x", "spread", "samples"):
+        ours, theirs = getattr(found, name), getattr(expected, name)
+        torch.testing.assert_close(ours / length, theirs, rtol=0, atol=1e-6)
     torch.testing.assert_close(found.v * time / length, expected.v, rtol=0, atol=1e-6)
 
 
@@ -181,6 +191,15 @@ def test_samples_turn_with_the_graph_and_are_the_same_in_every_call():
     moved, expected = model(graph.rotate(q).translate(b)), here.rotate(q).translate(b)
     torch.testing.assert_close(moved.samples, expected.samples, rtol=0, atol=1e-9)
     torch.testing.assert_close(moved.spread, expected.spread, rtol=0, atol=1e-9)
+
+
+def test_samples_do_not_depend_on_what_else_is_in_the_batch():
+    graph = particles(L=4)
+    model = calibrated((graph, StraightLine()(graph)), base="straight-line", samples=4)
+    alone, together = model(graph), model(collate([graph, particles(B=1, L=6, N=6)]))
+    torch.testing.assert_close(together.spread[:3, :, :4], alone.spread)
+    torch.testing.assert_close(together.samples[:3, :, :, :4], alone.samples)
+    assert not together.samples[:3, :, :, 4:].any()
 
 
 def test_samples_are_taught_by_the_score_of_whole_paths():

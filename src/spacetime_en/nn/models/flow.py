@@ -105,41 +105,22 @@ class Flow(Forecaster):
         latest = graph.latest()
         units = self.units(latest)
         state = units.normalize(latest)
-        pairs = self._pairs(latest, units, state, self._softening())
+        pairs = self._pairs(latest, units, state)
         x, v = state.x[:, 0], state.v[:, 0]
-        x, v = self._integrate(pairs, x, v, graph.horizon / units.time, shares(graph), bound)
-        return units.denormalize(graph, x, v)
-
-    def _integrate(
-        self,
-        pairs: Pairs,
-        x: Tensor,
-        v: Tensor,
-        times: Tensor,
-        shares: list[float],
-        bound: float | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Positions and velocities at `times` after the start, (B, T) -> (B, T, N, n) each.
-
-        Args:
-            shares: of the least number of steps, for the way to each of the times.
-        """
+        times, ends = graph.horizon / units.time, []
         legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
-        ends = []
-        for leg, share in zip(legs.unbind(1), shares, strict=True):
+        for leg, share in zip(legs.unbind(1), _shares(graph), strict=True):
             x, v = leapfrog(self.force, pairs, x, v, leg, self._step_control(share), bound)
             ends.append((x, v))
         x, v = (torch.stack(t, dim=1) for t in zip(*ends, strict=True))
-        return x, v
+        return units.denormalize(graph, x, v)
 
     def _softening(self) -> float:
         """The softening of forces at this point of the training."""
         fraction = min(1.0, self.progress / self.curriculum.softened_until)
         return _between(*self.curriculum.softening, fraction)
 
-    def _pairs(
-        self, latest: SpacetimeGraph, units: Units, state: State, softening: float | Tensor
-    ) -> Pairs:
+    def _pairs(self, latest: SpacetimeGraph, units: Units, state: State) -> Pairs:
         """The pairs of graphs of one frame, with the features that forces depend on."""
         c = self.settings
         expected = c["node_features"]
@@ -150,7 +131,7 @@ class Flow(Forecaster):
         if expected:
             h_i = state.h.unsqueeze(3).expand(*s.shape[:4], -1)
             s = torch.cat([s, h_i, neighbourhood.gather(state.h)], dim=-1)
-        return Pairs(neighbourhood, s, softening)
+        return Pairs(neighbourhood, s, self._softening())
 
     def _step_control(self, share: float) -> StepControl:
         """How long the steps are at this point of the training, with a share of their number."""
@@ -215,7 +196,7 @@ class Flow(Forecaster):
         return error.clamp(min=1e-10)  # (in the model's units: nothing to explain)
 
 
-def shares(graph: SpacetimeGraph) -> list[float]:
+def _shares(graph: SpacetimeGraph) -> list[float]:
     """The part of the whole time that the way to each of the T target times takes.
 
     (Compiled code must not depend on values: there, times are taken to be evenly spaced.)

@@ -27,25 +27,21 @@ class Pairs(NamedTuple):
     Args:
         neighbourhood: the edges of B graphs of one frame.
         s: features of the pair, constant in time, (B, 1, N, K, c).
-        softening: a length below which forces are smoothed, for all graphs or for each, (B,).
+        softening: a length below which forces are smoothed.
     """
 
     neighbourhood: Neighbourhood
     s: Tensor
-    softening: float | Tensor = 0.0
+    softening: float = 0.0
 
     def select(self, rows: Tensor) -> Pairs:
-        """The pairs of some of the graphs; a graph may be repeated."""
-        soft = self.softening
-        soft = soft[rows] if isinstance(soft, Tensor) else soft
-        return Pairs(self.neighbourhood.select(rows), self.s[rows], soft)
+        """The pairs of some of the graphs."""
+        return Pairs(self.neighbourhood.select(rows), self.s[rows], self.softening)
 
     def differences(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x_i - x_j and softened distances of nodes at x (B, N, n), (B, 1, N, K, n or 1)."""
         x_ij = self.neighbourhood.differences(x.unsqueeze(1))
-        soft = self.softening
-        soft = soft.view(-1, 1, 1, 1, 1) if isinstance(soft, Tensor) else soft
-        return x_ij, (x_ij.square().sum(-1, keepdim=True) + soft**2).sqrt()
+        return x_ij, (x_ij.square().sum(-1, keepdim=True) + self.softening**2).sqrt()
 
 
 class PairForce(nn.Module):
