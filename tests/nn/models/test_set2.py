@@ -17,7 +17,7 @@ from spacetime_en.nn.models.base import NAMES
 from spacetime_en.nn.models.set2 import OUTLIER
 from spacetime_en.nn.rollout import with_times
 from spacetime_en.testing import assert_equivariant
-from tests.helpers import masked, particles, train_a_little
+from tests.helpers import masked, padded, particles, train_a_little
 
 SMALL = {"hidden": 16, "channels": 4, "points": 4, "layers": 2}
 
@@ -139,6 +139,15 @@ def test_it_reads_the_direction_of_space():
     assert (model(graph).x - model(turned).x).abs().max() > 1e-3
     with pytest.raises(InputError, match="up: this model was built for data with an up direction"):
         model(graph.replace(up=None))
+
+
+def test_up_moves_no_padding():
+    graph = padded(up=[0.0, 0.0, 1.0])
+    model = calibrated((graph, StraightLine()(graph)), base="straight-line", samples=4)
+    forecast, nobody = model(graph), ~graph.observed.any(1)
+    assert nobody.any()
+    assert not forecast.x.transpose(1, 2)[nobody].any()
+    assert not forecast.samples.transpose(2, 3).transpose(1, 2)[nobody].any()
 
 
 def test_what_is_learned_is_equivariant_in_single_precision_too():

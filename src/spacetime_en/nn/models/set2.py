@@ -269,7 +269,10 @@ class SET2(Forecaster):
         history = self.history(graph, state) / self.size  # (B, N, n, K)
         if c["up"]:
             up = require_up(graph)[:, None, None]  # (B, 1, 1, n)
-            history = torch.cat([history, up.mT.expand(-1, history.shape[1], -1, -1)], dim=-1)
+            each = up.mT.expand(-1, history.shape[1], -1, -1)  # (B, N, n, 1)
+            if graph.observed is not None:  # (padding has no vectors)
+                each = each * graph.observed.any(1)[..., None, None]
+            history = torch.cat([history, each], dim=-1)
             a_ij = torch.cat([a_ij, (x_ij * up).sum(-1, keepdim=True)], dim=-1)
         history = _compressed(history)
         features = [self.invariants(history)[0]]
