@@ -171,6 +171,17 @@ def test_heavy_tails_do_not_rule_the_loss():
     )  # by its length, not its square
 
 
+def test_every_node_weighs_the_same_alone_or_in_a_crowd():
+    few, many = (particles(B=1, N=N, horizon=[1.0]) for N in (2, 6))
+    graph = collate([few, many])
+    target = StraightLine()(graph)
+    target = target._replace(x=target.x + 0.1, mask=graph.present.unsqueeze(1))
+    model = calibrated((graph, target), liven=False, base="straight-line")
+    one, three = model.losses(graph, target, 0.0).tolist()
+    assert three == pytest.approx(3 * one)
+    assert one + three == pytest.approx(2 * float(model._robust(torch.ones(3))))  # in the mean
+
+
 def test_wrong_sizes_are_told():
     graph = particles()
     model = build_model("set-2", like=graph, **SMALL).double()

@@ -83,6 +83,7 @@ class SET2(Forecaster):
     feature_size: Tensor  # standard deviation, (node_features,)
     edge_size: Tensor  # root mean square of each attribute of an edge, (e,)
     reach: Tensor  # root mean square error of the base at its target times, of x and v, (2, T)
+    counts: Tensor  # mean number of targets of a window that count, ()
 
     def __init__(
         self,
@@ -119,6 +120,7 @@ class SET2(Forecaster):
         self.register_buffer("feature_size", torch.ones(node_features))
         self.register_buffer("edge_size", torch.ones(edge_features))
         self.register_buffer("reach", torch.ones(2, targets))
+        self.register_buffer("counts", torch.ones(()))
         self.embedding = nn.Parameter(0.3 * torch.randn(nodes or 0, hidden)) if named else None
         self.start = nn.Parameter(torch.randn(vectors, channels) * vectors**-0.5)
         self.invariants = Invariants(vectors, channels)
@@ -181,24 +183,22 @@ class SET2(Forecaster):
         """Errors relative to the base's typical one: squared if small, lengths if large, (B,).
 
         Rare events, such as close encounters, would make most of a squared error: young networks
-        learn from all others first. Samples are taught by the energy score of a node's path.
+        learn from all others first. Samples are taught by the energy score of a node's path. All
+        nodes weigh the same, those of crowds too.
         """
-        forecast, reach, mask = self(graph), self._reach(graph), counted(graph, target)
+        forecast, reach, mask = self(graph), self._reach(graph), _counted(graph, target)
         x, v = (forecast.x - target.x) / reach[0], (forecast.v - target.v) / reach[1]
-        if mask is None:
-            mask = torch.ones_like(x[..., 0], dtype=torch.bool)
         missing = ~mask.unsqueeze(-1)  # (B, T, N, 1); masked before squares, for the gradient
         x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
-        loss = (self._robust(x) + alpha * self._robust(v)).sum((1, 2))
-        loss = loss / mask.sum((1, 2)).clamp(min=1)
+        loss: Tensor = (self._robust(x) + alpha * self._robust(v)).sum((1, 2)) / self.counts
         if forecast.samples is None:
             return loss
         z = (forecast.samples - target.x.unsqueeze(1)) / reach[0].unsqueeze(1)
         z = z.masked_fill(missing.unsqueeze(1), 0.0).transpose(2, 3).flatten(3)  # (B, S, N, T n)
         times = mask.sum(1)  # (B, N)
         z = z / (times * x.shape[-1]).clamp(min=1).sqrt()[:, None, :, None]
-        nodes = (times > 0).sum(1).clamp(min=1)
-        return loss + energy_score(z, torch.zeros_like(z[:, 0])).sum(1) / nodes
+        scores = energy_score(z, torch.zeros_like(z[:, 0])) * times  # (B, N)
+        return loss + scores.sum(1) / self.counts
 
     def _robust(self, difference: Tensor) -> Tensor:
         """The pseudo-Huber loss of vectors, (..., n) -> (...)."""
@@ -230,13 +230,11 @@ class SET2(Forecaster):
             features = now.h[:, 0][present]
             self.feature_mean.copy_(features.mean(0))
             self.feature_size.copy_(_or_one(features.std(0, correction=0)))
-        forecast, counts = self.base(graph), counted(graph, target)
+        forecast, counts = self.base(graph), _counted(graph, target)
+        self.counts.copy_(_or_one(counts.sum() / len(graph)))
+        number = counts.sum((0, 2)).clamp(min=1)  # (T,)
         for k, (ours, true) in enumerate(((forecast.x, target.x), (forecast.v, target.v))):
-            square = (ours - true).square().mean(-1)  # (B, T, N)
-            if counts is not None:
-                square = square.masked_fill(~counts, 0.0)
-            number = square.new_tensor(len(graph) * square.shape[2])
-            number = number if counts is None else counts.sum((0, 2)).clamp(min=1)
+            square = (ours - true).square().mean(-1).masked_fill(~counts, 0.0)  # (B, T, N)
             self.reach[k] = _or_one((square.sum((0, 2)) / number).sqrt())
 
     def _was_trained_for(self, graph: SpacetimeGraph) -> bool:
@@ -303,6 +301,12 @@ def _compressed(vectors: Tensor) -> Tensor:
     """Vectors of the same direction whose length is the arcsinh of what it was, (B, N, n, K)."""
     length = (vectors.square().sum(-2, keepdim=True) + 1e-12).sqrt()
     return vectors * (torch.asinh(length) / length)
+
+
+def _counted(graph: SpacetimeGraph, target: Forecast) -> Tensor:
+    """Where a node is there and its target counts, (B, T, N)."""
+    counts = counted(graph, target)
+    return torch.ones_like(target.x[..., 0], dtype=torch.bool) if counts is None else counts
 
 
 def _rms(t: Tensor, dims: tuple[int, ...] | None) -> Tensor:
