@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import json
 import platform
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def _worst(model: Forecaster, task: Task, dtype: torch.dtype) -> dict[str, float
 def line(path: Path) -> str:
     """A result in one line."""
     found = json.loads(path.read_text())
-    e = found.get("against_clean_targets", found["evaluation"])
+    e = _report(found)
     x, v = e["position_mse"], e["velocity_mse"]
     paths = f"  ADE {e['ade']:.3f} FDE {e['fde']:.3f}" if e.get("ade") else ""
     best = f"  best of {e['best_of']['k']} {e['best_of']}" if e.get("best_of") else ""
@@ -159,6 +160,30 @@ def line(path: Path) -> str:
     )
 
 
+def over_seeds(paths: list[Path]) -> str:
+    """Means over seeds, with their standard errors, in one line."""
+    reports = [_report(json.loads(path.read_text())) for path in paths]
+    values = {
+        "mean": [e["position_mse"]["mean"] for e in reports],
+        "median": [e["position_mse"]["median"] for e in reports],
+        "p90": [e["position_mse"]["p90"] for e in reports],
+        "v": [e["velocity_mse"]["mean"] for e in reports],
+    }
+    if reports[0].get("ade"):
+        values |= {"ADE": [e["ade"] for e in reports], "FDE": [e["fde"] for e in reports]}
+    means = (
+        f"{name} {statistics.mean(of):.3g} ± {statistics.stdev(of) / len(of) ** 0.5:.1g}"
+        for name, of in values.items()
+    )
+    return f"{paths[0].stem.rpartition('--')[0]}, {len(paths)} seeds: {', '.join(means)}"
+
+
+def _report(found: dict[str, Any]) -> dict[str, Any]:
+    """The evaluation that counts: noise in targets is no error of a forecast."""
+    report: dict[str, Any] = found.get("against_clean_targets", found["evaluation"])
+    return report
+
+
 def main() -> None:
     """Make the results that are asked for, and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -170,8 +195,12 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     for row in options.rows:
+        paths = []
         for seed in options.seeds:
-            print(line(result(row, options.preset, seed, options.rates, options.runs)), flush=True)
+            paths.append(result(row, options.preset, seed, options.rates, options.runs))
+            print(line(paths[-1]), flush=True)
+        if len(paths) > 1:
+            print(over_seeds(paths), flush=True)
 
 
 if __name__ == "__main__":
