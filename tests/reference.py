@@ -171,12 +171,16 @@ def set_forecast(model: SET, h: Tensor, x: Tensor, v: Tensor, A: Tensor) -> tupl
 
 
 def edge_attention(form: str | None, layer, a: Tensor, options: dict) -> Tensor:
-    """Eqs. 11-12 in the three forms: a (L, N, N, c); the diagonal counts as 0."""
+    """Eqs. 11-12 in the four forms: a (L, N, N, c); the diagonal counts as 0."""
     if form is None:
         return a
     L, N, _, c = a.shape
     a = a * (1 - torch.eye(N, dtype=a.dtype))[..., None]
     out = torch.zeros_like(a)
+    if form == "matrices":
+        for k in range(c):
+            out[..., k] = matrix_attention(*matrices(layer), a[..., k], **options)
+        return out
     weights = matrices(layer.attention)
     if form == "nodes":
         for t in range(L):
@@ -194,6 +198,27 @@ def edge_attention(form: str | None, layer, a: Tensor, options: dict) -> Tensor:
     else:
         for i, j in pairs:
             out[:, i, j] = qkv_attention(*weights, a[:, i, j], **options)
+    return out
+
+
+def matrix_attention(
+    q: Tensor, k: Tensor, v: Tensor, A: Tensor, scaled: bool = True, causal: bool = False
+) -> Tensor:
+    """Eqs. 11-12 as printed, for one channel: A (L, N, N), matrices (N, N)."""
+    L, N, _ = A.shape
+    scale = 1 / math.sqrt(N) if scaled else 1.0
+    queries, keys, values = ([w @ A[t] for t in range(L)] for w in (q, k, v))
+    out = torch.zeros_like(A)
+    for t in range(L):
+        frames = seen_frames(L, t, causal)
+        products = {s: scale * queries[t].T @ keys[s] for s in frames}
+        pi = {s: torch.zeros_like(A[t]) for s in frames}
+        for i in range(N):
+            for j in range(N):
+                entries = softmax([products[s][i, j] for s in frames])
+                for s, entry in zip(frames, entries, strict=True):
+                    pi[s][i, j] = entry
+        out[t] = sum(pi[s] @ values[s] for s in frames)
     return out
 
 

@@ -47,7 +47,7 @@ def holds(error):
     return error < 1e-10
 
 
-ADJACENCIES = (None, "flattened", "nodes", "edges")
+ADJACENCIES = (None, "flattened", "nodes", "edges", "matrices")
 # Attention on edges knows nothing of the dimensions: on a line, it waits for `make test-all`.
 SOON = [*((how, 3) for how in ADJACENCIES), (None, 1)]
 LATER = [pytest.param(how, 1, marks=pytest.mark.slow) for how in ADJACENCIES[1:]]

@@ -112,7 +112,7 @@ def test_a_constructor_that_looks_at_numbers_is_no_problem(tmp_path: Path) -> No
         ({"hidden": 10**40}, "hidden: expected a positive whole number, at most 9007"),
         ({"dropout": 7}, "dropout: expected a number from 0 to 1, found 7"),
         ({"dropout": math.nan}, "dropout: expected a number from 0 to 1, found nan"),
-        ({"adjacency": "all"}, "adjacency: expected 'flattened' or 'nodes' or 'edges' or None"),
+        ({"adjacency": "all"}, "adjacency: expected 'flattened' or .* 'matrices' or None"),
         ({"length_scale": 0.0}, "length_scale: expected a positive number, found 0.0"),
         ({"causal": "no"}, "causal: expected true or false, found 'no'"),
         ({"widht": 3}, "does not fit its class .*widht"),

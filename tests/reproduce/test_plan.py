@@ -43,7 +43,7 @@ def test_the_tables_are_those_of_the_issue():
         assert {e.data for e in table(f"n{nodes}", CPU)} == {Data(nodes)}
     assert {e.data.steps_ahead for e in table("horizons", CPU)} == {100, 1000, 3000, 10_000}
     changed = [MODELS[model].settings for model in ABLATION]
-    assert {s.get("adjacency") for s in changed} >= {"nodes", "edges"}
+    assert {s.get("adjacency") for s in changed} >= {"nodes", "edges", "matrices"}
     assert {"causal": True} in changed
     assert {"spatial": False} in changed
     assert {e.seed for e in table("ablation", CPU) if e.model == "no-spatial"} == {0}

@@ -51,6 +51,7 @@ MODELS = {
     "adjacency-flattened": ComparedModel("adjacency, flattened", "set-adjacency"),
     "adjacency-nodes": ComparedModel("adjacency, over nodes", "set", {"adjacency": "nodes"}),
     "adjacency-edges": ComparedModel("adjacency, per edge", "set", {"adjacency": "edges"}),
+    "adjacency-matrices": ComparedModel("adjacency, by matrices", "set", {"adjacency": "matrices"}),
     "no-temporal": ComparedModel("no temporal attention", "set-no-temporal"),
     "causal": ComparedModel("causal", "set", {"causal": True}),
     "encoding-w": ComparedModel("encoding of time on features (W)", "set", {"encodings": "W"}),

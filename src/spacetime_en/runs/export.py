@@ -63,8 +63,8 @@ def export(
     B is free. So are L, N and the K of neighbour lists, except where
 
     - the example has size 1 (an L of 1 means "constant in time"; one graph is example enough),
-    - the model is tied to N (LSTM, ridge, kernel, body, the adjacency forms ``"flattened"`` and
-      ``"nodes"``) or to L (these and ESTAG; the LSTM is unrolled over the frames of the example).
+    - the model is tied to N (LSTM, ridge, kernel, body, all adjacency forms but ``"edges"``) or to
+      L (the first four and ESTAG; the LSTM is unrolled over the frames of the example).
 
     T is that of the example; of a model that knows one horizon, the program forecasts one step of a
     path. In a box, torch.export needs L >= 3. The file describes itself in JSON: the names, types

@@ -6,8 +6,10 @@ import torch
 from spacetime_en import SET, InputError
 from spacetime_en.nn.layers.adjacency import (
     FlattenedEdgeAttention,
+    MatrixEdgeAttention,
     NodeEdgeAttention,
     SharedEdgeAttention,
+    edge_attention,
     off_diagonal,
     with_diagonal,
 )
@@ -94,6 +96,67 @@ def test_an_edge_attends_over_the_frames_in_which_both_of_its_nodes_were(causal)
     assert found.isfinite().all()
 
 
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_matrices_form_is_equations_11_and_12(causal, scaled):
+    torch.manual_seed(0)
+    layer = MatrixEdgeAttention(N, scaled).double()
+    a = attributes()
+    found, pi = layer(a, Window.of(a, None, causal), EVERYONE, True)
+    Q, K, V = reference.matrices(layer)
+    scale = 1 / math.sqrt(N) if scaled else 1.0
+    for b in range(B):
+        for c in range(C):
+            A = a[b, :, :, :, c]
+            for t in range(L):
+                frames = range(t + 1) if causal else range(L)
+                terms = {s: (scale * (Q @ A[t]).T @ (K @ A[s])).exp() for s in frames}
+                total = sum(terms.values())
+                for s in range(L):
+                    expected = terms[s] / total if s in frames else torch.zeros_like(total)
+                    assert_equal_to_rounding(pi[b, c, :, :, t, s], expected)
+            expected = reference.matrix_attention(Q, K, V, A, scaled, causal)
+            assert_equal_to_rounding(found[b, :, :, :, c], expected)
+
+
+def assert_equal_to_rounding(found, expected):
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_matrices_form_attends_over_the_frames_that_were_observed(causal):
+    """As if the window had never held the others: those frames cut out by hand."""
+    torch.manual_seed(0)
+    layer = MatrixEdgeAttention(N, scaled=True).double()
+    a = attributes()
+    seen = torch.tensor([[True, False, True], [False, False, False]])
+    found, _ = layer(a, Window.of(a, seen[..., None].expand(B, L, N), causal), EVERYONE, False)
+    alone = a[:1, seen[0]]
+    expected, _ = layer(alone, Window.of(alone, None, causal), EVERYONE, False)
+    torch.testing.assert_close(found[:1, seen[0]], expected)
+    assert found.isfinite().all()
+
+
+def test_matrices_form_forgets_the_rows_of_what_does_not_change():
+    """All pi(t, s) are 1/L then, in every entry: sums over all rows of V A, whatever the row."""
+    torch.manual_seed(0)
+    layer = MatrixEdgeAttention(N, scaled=True).double()
+    a = attributes()[:, :1].expand(B, L, N, N, C)
+    found, _ = layer(a, Window(), EVERYONE, False)
+    expected = torch.einsum("ik,btkjc->btjc", layer.v.weight, a)
+    torch.testing.assert_close(found, expected[:, :, None].expand_as(found))
+
+
+@pytest.mark.parametrize(
+    ("form", "count"),
+    [("flattened", 3 * 40**2), ("nodes", 3 * 5**2), ("edges", 3 * 2**2), ("matrices", 3 * 5**2)],
+)
+def test_parameters_of_the_forms(form, count):
+    """Of a block, at the paper's N = 5 and two channels."""
+    layer = edge_attention(form, nodes=5, channels=2, scaled=True)
+    assert sum(p.numel() for p in layer.parameters()) == count
+
+
 def test_off_diagonal_keeps_the_order_and_can_be_undone():
     a = attributes()
     entries = off_diagonal(a)
@@ -102,7 +165,7 @@ def test_off_diagonal_keeps_the_order_and_can_be_undone():
     torch.testing.assert_close(with_diagonal(entries, N), a)
 
 
-@pytest.mark.parametrize("form", ["flattened", "nodes"])
+@pytest.mark.parametrize("form", ["flattened", "nodes", "matrices"])
 def test_forms_tied_to_n_say_so(form):
     with pytest.raises(InputError, match=r"nodes: adjacency=.* is tied to the number of nodes"):
         SET(adjacency=form)
@@ -128,6 +191,6 @@ def test_shared_form_needs_edges_that_last():
 
 
 def test_an_unknown_form_is_refused():
-    expected = "'flattened' or 'nodes' or 'edges' or None, found 'dense'"
+    expected = "'flattened' or 'nodes' or 'edges' or 'matrices' or None, found 'dense'"
     with pytest.raises(InputError, match=f"adjacency: expected {expected}"):
         SET(adjacency="dense")

@@ -34,6 +34,8 @@ def small_set(**settings):
         {"adjacency": "nodes", "nodes": 4, "scaled": False, "encodings": "Z"},
         {"adjacency": "edges", "scaled": False},
         {"adjacency": "edges", "causal": True, "encodings": "WXYZ"},
+        {"adjacency": "matrices", "nodes": 4, "blocks": 3},
+        {"adjacency": "matrices", "nodes": 4, "scaled": False, "causal": True, "encodings": "Z"},
     ],
     ids=str,
 )
@@ -136,7 +138,15 @@ def states(model, graph):
 
 
 @pytest.mark.parametrize("missing", [(), (0, 2)])
-@pytest.mark.parametrize("settings", [{}, {"adjacency": "edges", "encodings": "WXYZ"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"adjacency": "edges", "encodings": "WXYZ"},
+        {"adjacency": "matrices", "nodes": 4},
+    ],
+    ids=str,
+)
 def test_causal_frames_do_not_depend_on_later_ones(settings, missing):
     model = small_set(causal=True, **settings)
     seen = torch.ones(1, 5, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Attention over edge attributes, the paper's adjacency attention (Eqs. 11-12), in three forms.
+"""Attention over edge attributes, the paper's adjacency attention (Eqs. 11-12), in four forms.
 
 - ``"flattened"``: over time, on the vector of all edge attributes at once. The form that the
   published parameter count belongs to. Tied to one N, not permutation equivariant.
@@ -6,6 +6,8 @@
   not permutation equivariant.
 - ``"edges"``: over time, per edge, with weights shared by all edges. For any N, permutation
   equivariant, also with neighbour lists that stay the same over the frames.
+- ``"matrices"``: Eqs. 11-12 as printed, over time, with N x N matrices K, Q, V on A(t) and
+  weights pi(t, s) that are matrices, too. Tied to one N, not permutation equivariant.
 """
 
 from typing import Literal
@@ -14,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacetime_en.nn.layers.attention import Attended, QKVAttention, Window
+from spacetime_en.nn.layers.attention import Attended, QKVAttention, Window, logit_scale
 
-AdjacencyForm = Literal["flattened", "nodes", "edges"]
-TIED_TO_NODES = ("flattened", "nodes")
+AdjacencyForm = Literal["flattened", "nodes", "edges", "matrices"]
+TIED_TO_NODES = ("flattened", "nodes", "matrices")
 
 
 def off_diagonal(a: Tensor) -> Tensor:
@@ -34,6 +36,17 @@ def with_diagonal(entries: Tensor, nodes: int) -> Tensor:
     rows = F.pad(entries.reshape(B, L, nodes - 1, nodes, c), (0, 0, 0, 1))
     flat = F.pad(rows.reshape(B, L, nodes * nodes - 1, c), (0, 0, 1, 0))
     return flat.reshape(B, L, nodes, nodes, c)
+
+
+def as_matrices(a: Tensor) -> Tensor:
+    """A(t) of every channel, without self-loops: (B, L, N, N, c) -> (B, L, c, N, N)."""
+    edges = 1 - torch.eye(a.shape[2], dtype=a.dtype, device=a.device)
+    return (a * edges.unsqueeze(-1)).movedim(-1, 2)
+
+
+def frames_as_series(window: Window) -> Tensor | None:
+    """Which frames anybody was observed in, as one series, (B, L, 1); None if all."""
+    return None if window.frames is None else window.frames.unsqueeze(2)
 
 
 class FlattenedEdgeAttention(nn.Module):
@@ -53,8 +66,7 @@ class FlattenedEdgeAttention(nn.Module):
     def forward(self, a: Tensor, window: Window, mask: Tensor, with_weights: bool) -> Attended:
         """(B, L, N, N, c) -> the same, and the weights (B, 1, L, L) or None."""
         tokens = off_diagonal(a)  # (B, L, N(N-1), c)
-        frames = None if window.frames is None else window.frames.unsqueeze(2)
-        visible = window.visible_in(frames)
+        visible = window.visible_in(frames_as_series(window))
         attended, pi = self.attention(tokens.flatten(2).unsqueeze(1), visible, with_weights)
         return with_diagonal(attended.squeeze(1).view_as(tokens), self.nodes), pi
 
@@ -75,9 +87,7 @@ class NodeEdgeAttention(nn.Module):
 
     def forward(self, a: Tensor, window: Window, mask: Tensor, with_weights: bool) -> Attended:
         """(B, L, N, N, c) -> the same, and pi (B, L, c, N, N) or None. Time plays no part."""
-        edges = 1 - torch.eye(a.shape[2], dtype=a.dtype, device=a.device)  # without self-loops
-        matrices = (a * edges.unsqueeze(-1)).movedim(-1, 2)  # (B, L, c, N, N)
-        matrices, pi = self.attention(matrices, None, with_weights)
+        matrices, pi = self.attention(as_matrices(a), None, with_weights)
         return matrices.movedim(2, -1), pi
 
 
@@ -105,13 +115,49 @@ class SharedEdgeAttention(nn.Module):
         return attended.transpose(1, 2).unflatten(2, a.shape[2:4]), pi
 
 
+class MatrixEdgeAttention(nn.Module):
+    """Form (4): Eqs. 11-12, with exp and division entry by entry, and a product of matrices.
+
+        Q(t) = Q A(t),  K(t) = K A(t),  V(t) = V A(t)
+        A(t) <- sum_s pi(t, s) V(s),  pi(t, s) = exp(Q(t)^T K(s)) / sum_s' exp(Q(t)^T K(s'))
+
+    Each channel is a matrix A(t) of its own; the N x N matrices K, Q, V are shared by them. The
+    weights of all pairs of frames take memory for c N^2 L^2 numbers.
+
+    Args:
+        nodes: number N of nodes.
+        scaled: logits over sqrt(N), as in App. C; off, as in the main text.
+    """
+
+    def __init__(self, nodes: int, scaled: bool) -> None:
+        super().__init__()
+        self.q = nn.Linear(nodes, nodes, bias=False)
+        self.k = nn.Linear(nodes, nodes, bias=False)
+        self.v = nn.Linear(nodes, nodes, bias=False)
+        self.scale = logit_scale(nodes, scaled)
+
+    def forward(self, a: Tensor, window: Window, mask: Tensor, with_weights: bool) -> Attended:
+        """(B, L, N, N, c) -> the same, and pi_ij(t, s), (B, c, N, N, L, L), or None."""
+        columns = as_matrices(a).mT  # of A(t); a Linear takes each to a column of, say, Q A(t)
+        q, k, v = (linear(columns).mT for linear in (self.q, self.k, self.v))  # (B, L, c, N, N)
+        logits = self.scale * torch.einsum("btcki,bsckj->bcijts", q, k)  # of Q(t)^T K(s)
+        visible = window.visible_in(frames_as_series(window))
+        if visible is not None:
+            logits = logits.masked_fill(~visible[:, None, None], -torch.inf)
+        pi = logits.softmax(-1)  # Eq. 12
+        attended = torch.einsum("bcikts,bsckj->btijc", pi, v)  # Eq. 11
+        return attended, pi if with_weights else None
+
+
 def edge_attention(
     form: AdjacencyForm, nodes: int | None, channels: int, scaled: bool
 ) -> nn.Module:
-    """The layer of the named form; `nodes` is needed by the two that are tied to N."""
+    """The layer of the named form; `nodes` is needed by those that are tied to N."""
     if form == "edges":
         return SharedEdgeAttention(channels, scaled)
     assert nodes is not None
     if form == "nodes":
         return NodeEdgeAttention(nodes, scaled)
+    if form == "matrices":
+        return MatrixEdgeAttention(nodes, scaled)
     return FlattenedEdgeAttention(nodes, channels, scaled)

@@ -37,13 +37,14 @@ class SET(Corrector):
         features: width d of the node features (1: the speed).
         edge_features: number e of attributes of an edge (1: c_i c_j).
         dims: space dimensions n; read only if not `equivariant`, whose weights are n x n.
-        nodes: number N of nodes; needed by the adjacency forms ``"flattened"`` and ``"nodes"``.
+        nodes: number N of nodes; needed by all adjacency forms but ``"edges"``.
         hidden: width of the messages and features inside a block.
         layers: number K of EGCLs in a block.
         blocks: number M of blocks.
         spatial: spatial attention (EGCL) on or off.
         temporal: temporal attention (ETAL) on or off.
-        adjacency: attention over the edges: None, ``"flattened"``, ``"nodes"`` or ``"edges"``.
+        adjacency: attention over the edges: None, ``"flattened"``, ``"nodes"``, ``"edges"`` or
+            ``"matrices"``.
         causal: frame t attends only to frames s <= t.
         encodings: positional encodings, some of the letters ``"WXYZ"``: W on features, X on
             positions, Y on velocities (both break rotations), Z on edges (breaks permutations).
