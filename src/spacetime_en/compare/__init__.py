@@ -6,3 +6,7 @@ jobs of ``spacetime compare``, ``comparison`` plans them, ``intervals`` and ``le
 their results, ``table``, ``panel``, ``page`` and ``report`` present them. Imports report and every
 room below.
 """
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)  # the names of __init__.pyi
