@@ -9,7 +9,7 @@ from spacetime_en.compare.budget import TRIALS, ModelBudget
 from spacetime_en.compare.candidates import Candidate
 from spacetime_en.compare.models import Fit, Question, RateSearch
 from spacetime_en.compare.results import read_result, write_result
-from spacetime_en.runs.search import open_storage
+from spacetime_en.runs.study import open_storage
 from spacetime_en.training.settings import PRESET_SETTINGS
 from tests.compare.inline import TASK
 

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from spacetime_en._util.errors import InputError, first_line, without_password
-from spacetime_en.runs.search import fail_dead_trials, join_study, open_storage, worker_name
+from spacetime_en.runs.study import fail_dead_trials, join_study, open_storage, worker_name
 
 JOB, WORKER = "job", "worker"  # attributes of a trial
 
