@@ -8,6 +8,7 @@ import pytest
 
 from spacetime_en import InputError
 from spacetime_en.compare import workers
+from spacetime_en.compare.claims import open_claims
 from spacetime_en.compare.display import JobDisplay
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.results import read_result, write_result
@@ -91,14 +92,34 @@ class Slow:
             write_result(self.folder, name, {"there": "elsewhere"})
         return name not in self.refused
 
-    def end(self, name, well):
-        self.ended.append((name, well))
+    def failures(self):
+        return {}
+
+    def end(self, name, error=None):
+        self.ended.append((name, error))
 
 
 def test_what_another_machine_has_ended_meanwhile_is_not_done_again(tmp_path):
     claims = Slow(tmp_path)
     assert workers._ready([Toy("a")], {"a"}, tmp_path, claims) is None
-    assert claims.ended == [("a", True)]
+    assert claims.ended == [("a", None)]
+
+
+def test_what_has_failed_on_another_machine_is_not_tried_again(tmp_path, capsys):
+    """Here it would go well."""
+    there, here = (open_claims(f"sqlite:///{tmp_path}/jobs.db").named("token") for _ in range(2))
+    assert there.take("a")
+    assert there.take("else")  # (it is still at work)
+    there.end("a", "ZeroDivisionError: by nothing")
+    folder = tmp_path / "x"
+    folder.mkdir()
+    jobs = [Toy("a"), Toy("b", ("a",)), Toy("c", fails=True)]
+    failed = carry_out_all(jobs, folder, "toy", 1, here)
+    assert failed == {"a": "ZeroDivisionError: by nothing", "c": "ZeroDivisionError: by nothing"}
+    assert read_result(folder, "a") is None
+    assert read_result(folder, "b") is not None
+    assert "a: failed elsewhere: ZeroDivisionError" in capsys.readouterr().err
+    assert there.failures() == failed
 
 
 def test_idle_workers_do_not_all_ask_for_what_was_refused(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from spacetime_en._util.files import (
     create_atomically,
     inside,
     refuse_foreign,
+    replace_folder,
     write_text_atomically,
 )
 from spacetime_en._util.schema import (
@@ -27,6 +28,7 @@ from spacetime_en._util.schema import (
     check_no_link,
     checked,
     read_json,
+    read_text,
     shortened,
     typed,
 )
@@ -46,6 +48,7 @@ from spacetime_en.runs.config import open_task
 from spacetime_en.runs.run import FACTS_FILE, Run
 
 QUESTION_FILE, BOARD_FILE, BEST = "comparison.json", "leaderboard.json", "best"
+ORIGIN = ".origin"  # the file in the best run that tells of which it is a copy
 COMPARED = "compare"  # the folder of a comparison within a run that came from one
 QUESTION_FORMAT = 1
 
@@ -159,7 +162,8 @@ def train_best(task: Mapping[str, Any], out: str | os.PathLike[str], *args: Any,
         raise InputError(f"{folder}: is a run already; choose another folder, or delete it.")
     made = compare(task, folder / COMPARED, *args, **how)
     # (The facts come last: they tell that the run is complete.)
-    for path in sorted(made.best.iterdir(), key=lambda path: path.name == FACTS_FILE):
+    parts = [path for path in made.best.iterdir() if path.name != ORIGIN]
+    for path in sorted(parts, key=lambda path: path.name == FACTS_FILE):
         target = inside(folder, folder / path.name)
         if path.is_dir():
             shutil.copytree(path, target, dirs_exist_ok=True)
@@ -266,18 +270,26 @@ def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) 
 
 
 def _keep_best(folder: Path, choice: Choice) -> Path:
-    """Copy the chosen run to the folder ``best``, in place of one that was chosen before."""
-    best, mark = folder / BEST, folder / RESULTS / "best.txt"
-    if best.is_dir() and mark.exists() and mark.read_text() == choice.run:
-        return best
-    mark.unlink(missing_ok=True)
-    if best.is_dir():
-        shutil.rmtree(best)
-    for path in (folder / choice.run).rglob("*"):
-        check_no_link(path)  # a copy would hold what it leads to
-    with create_atomically(best) as temporary:
-        shutil.copytree(folder / choice.run, temporary, ignore=shutil.ignore_patterns(".*"))
-    write_text_atomically(mark, choice.run)
+    """Copy the chosen run to the folder ``best``, in place of one that was chosen before.
+
+    Machines that finish at the same time all do so.
+    """
+    best = folder / BEST
+
+    def copy(target: Path) -> None:
+        for path in (folder / choice.run).rglob("*"):
+            check_no_link(path)  # a copy would hold what it leads to
+        shutil.copytree(folder / choice.run, target, ignore=shutil.ignore_patterns(".*"))
+        (target / ORIGIN).write_text(choice.run, "utf-8")
+
+    def is_current() -> bool:
+        try:
+            return read_text(best / ORIGIN) == choice.run
+        except FileNotFoundError:
+            return False
+
+    if not is_current():
+        replace_folder(best, copy, is_current)
     return best
 
 

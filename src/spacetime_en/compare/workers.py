@@ -97,10 +97,18 @@ def _supervise(
     while unfinished:
         if claims is not None:
             claims.beat()
-            for other in [job for job in waiting if job.result(folder) is not None]:
+            errors = claims.failures()
+            for other in list(waiting):
+                if other.result(folder) is not None:
+                    said = "done elsewhere"
+                elif other.name in errors:
+                    failed[other.name] = errors[other.name]
+                    said = f"failed elsewhere: {errors[other.name]}"
+                else:
+                    continue
                 waiting.remove(other)
                 unfinished.remove(other.name)
-                display.done(None, other.name, "done elsewhere")
+                display.done(None, other.name, said)
         for worker in (worker for worker in crew if worker.busy is None):
             if (job := _ready(waiting, unfinished, folder, claims)) is None:
                 break  # (nor would another worker get one)
@@ -125,7 +133,7 @@ def _supervise(
             if kind == "failed":
                 failed[done.name] = rest[0]
             if claims is not None:
-                claims.end(done.name, kind == "done")
+                claims.end(done.name, failed.get(done.name))
             worker.busy = None
             unfinished.remove(done.name)
             display.done(worker.number, done.name, rest[0])
@@ -144,7 +152,7 @@ def _ready(
         if claims.take(job.name):
             if job.result(folder) is None:
                 return job
-            claims.end(job.name, well=True)  # somebody has ended it since we looked
+            claims.end(job.name)  # somebody has ended it since we looked
     return None
 
 
