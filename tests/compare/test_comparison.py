@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -38,6 +40,11 @@ def test_everything_is_written(compared):
     assert 0 <= text["cost"]["overhead"] <= 1
     assert compared.report.is_file()
     assert "| linear |" in (compared.folder / "leaderboard.md").read_text()
+
+
+def test_no_comparison_waits_for_matplotlib():
+    program = "import sys, spacetime_en.compare.comparison; sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_the_same_question_again_makes_nothing_anew(compared, cache):

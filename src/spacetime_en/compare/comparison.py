@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
 from spacetime_en.compare.models import RUNS, SEARCHES, Fit, Question, RateSearch, pace_name
+from spacetime_en.compare.report import write_comparison
 from spacetime_en.compare.results import RESULTS, read_result
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
@@ -110,7 +112,7 @@ def compare(
         storage: an Optuna storage URL; with it, the same call on several machines that share the
             folder divides the work among them.
     """
-    folder, begin = Path(out), _processor_time()
+    folder, begin = Path(out), time.process_time()
     check_workers(workers)
     allowance = ModelBudget(budget, seeds)
     refuse_foreign(folder, "comparison", QUESTION_FILE)
@@ -126,7 +128,8 @@ def compare(
     jobs = _jobs(judgements)
     before = {job.name for job in jobs if job.result(folder) is not None}
     taken = None if claims is None else claims.named(token)
-    failed = carry_out_all(jobs, folder, "comparison", workers, taken)
+    outcome = carry_out_all(jobs, folder, "comparison", workers, taken)
+    failed = outcome.failed
     made = [job for job in jobs if job.name not in before]
     if taken is not None:  # what other machines did is no cost of this sitting
         made = [job for job in made if job.name in taken.ended]
@@ -142,9 +145,8 @@ def compare(
     best = _keep_best(folder, choice)
     _check_tested(judgements, choice, folder, failed, best)
     board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
-    from spacetime_en.compare.report import write_comparison  # imports matplotlib
-
-    cost = _cost(folder, made, begin) if anything else _known_cost(folder)
+    total = time.process_time() - begin + outcome.seconds
+    cost = _cost(folder, made, total) if anything else _known_cost(folder)
     report = write_comparison(folder, loaded, board, judgements, cost)
     text = json.dumps({**board.to_json(), "cost": cost}, indent=1, ensure_ascii=False)
     write_text_atomically(folder / BOARD_FILE, text + "\n")
@@ -296,20 +298,14 @@ def _keep_best(folder: Path, choice: Choice) -> Path:
 # --- the cost -------------------------------------------------------------------------------------
 
 
-def _processor_time() -> float:
-    """Seconds of this process and of its children that have ended."""
-    return sum(os.times()[:4])
-
-
 def _known_cost(folder: Path) -> dict[str, Any]:
     """That of an earlier sitting, in which something was done."""
     path = folder / BOARD_FILE
     return dict(read_json(path, dict[str, Any]).get("cost", {})) if path.exists() else {}
 
 
-def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
+def _cost(folder: Path, made: Sequence[Job], total: float) -> dict[str, Any]:
     """What this sitting took, and which share went neither into fitting nor into testing models."""
-    total = _processor_time() - begin
     fitting = testing = 0.0
     for job in made:
         result = read_result(folder, job.name)

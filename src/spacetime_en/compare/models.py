@@ -27,7 +27,7 @@ from spacetime_en.compare.results import (
     settings_of,
     write_result,
 )
-from spacetime_en.compare.trained import import_trainer, train_first_that_converges
+from spacetime_en.compare.trained import train_first_that_converges
 from spacetime_en.data.task import Task
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
@@ -131,7 +131,6 @@ class RateSearch(Job):
         return read_result(folder, self.name, _SearchResult)
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
-        import_trainer()
         task, question = self.question.load_task(), self.question
         begin = time.process_time()
         config = config_of(self.candidate.preset, task, question.task, question.seed)
@@ -246,7 +245,6 @@ class Fit(Job):
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         tell(0.0, "data")
-        import_trainer()
         task = self.question.load_task()
         place = inside(folder, folder / RUNS / self.name)
         begin = time.process_time()

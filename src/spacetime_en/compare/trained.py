@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 Rest = Callable[[TrainingSettings, Divergence], TrainingSettings | None]
 
 
-def import_trainer() -> None:
-    """Import Lightning, which takes seconds that are not the first model's."""
-    import lightning.pytorch  # noqa: F401
-
-
 def train_first_that_converges(
     configs: Sequence[Config], place: Path, tell: Tell, task: Task, rest: Rest | None = None
 ) -> tuple[Run | None, Config, Result]:
