@@ -1,10 +1,10 @@
 """Comparisons: which model is best for some data, and the engine that finds out.
 
 ``job``, ``results``, ``workers``, ``preload``, ``claims`` and ``display`` are the engine: jobs that
-depend on each other, with one JSON file each. ``candidates``, ``budget``, ``models`` and ``judging`` are the
-jobs of ``spacetime compare``, ``comparison`` plans them, ``intervals`` and ``leaderboard`` weigh
-their results, ``table``, ``panel``, ``page`` and ``report`` present them. Imports report and every
-room below.
+depend on each other, with one JSON file each. ``candidates``, ``budget``, ``models`` and
+``judging`` are the jobs of ``spacetime compare``, ``comparison`` plans them, ``intervals`` and
+``leaderboard`` weigh their results, ``table``, ``panel``, ``page`` and ``report`` present them.
+Imports report and every room below.
 """
 
 from lazy_loader import attach_stub
