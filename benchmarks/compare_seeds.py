@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from spacetime_en.compare.comparison import compare
+from spacetime_en.compare import compare
 from spacetime_en.report.demo import TASK
 
 

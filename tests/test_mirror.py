@@ -19,7 +19,7 @@ TESTED_ELSEWHERE = {
     "compare/display.py": "compare/test_workers.py",
     "compare/job.py": "compare/test_workers.py",  # a base class
     "compare/panel.py": "reproduce/test_curves.py",
-    "compare/trained.py": "reproduce/test_experiment.py",  # it trains
+    "compare/preload.py": "compare/test_workers.py",  # nothing but imports
     "data/datasets/dataset.py": "data/datasets/test_registry.py",  # a base class
     "data/differences.py": "data/test_trajectories.py",  # what velocities are, if none are given
     "data/given.py": "data/test_task.py",  # windows that somebody else has cut make a task

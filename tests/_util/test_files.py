@@ -20,6 +20,7 @@ from spacetime_en._util.files import (
     locked,
     make_folder,
     refuse_foreign,
+    replace_folder,
     write_atomically,
 )
 
@@ -96,6 +97,30 @@ def test_what_is_new_appears_when_it_is_whole_and_is_never_overwritten(tmp_path,
         make(target, "second", lambda: away.rename(target))
     assert (target / "inside" if kind == "folder" else target).read_text() == "first"
     assert os.listdir(target.parent) == [kind]
+
+
+def test_a_folder_takes_the_place_of_another_when_it_is_whole(tmp_path):
+    target = tmp_path / "folder"
+
+    def put(text, then=lambda: None, current=lambda: False):
+        def write(part):
+            part.mkdir()
+            (part / "inside").write_text(text)
+            then()
+
+        replace_folder(target, write, current)
+
+    put("first")
+    with pytest.raises(ZeroDivisionError):
+        put("half", lambda: 1 / 0)
+    assert (target / "inside").read_text() == "first"
+    put("second")
+    assert (target / "inside").read_text() == "second"
+    put("last", lambda: put("another's"))
+    assert (target / "inside").read_text() == "last"
+    put("the same", current=lambda: (target / "inside").read_text() == "last")
+    assert (target / "inside").read_text() == "last"
+    assert os.listdir(tmp_path) == ["folder"]
 
 
 def test_what_a_killed_process_left_is_swept_by_the_next_that_writes_beside_it(tmp_path):

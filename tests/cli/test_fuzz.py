@@ -12,6 +12,7 @@ import pytest
 import spacetime_en.report.demo as demo
 import spacetime_en.reproduce as reproduce
 import spacetime_en.reproduce.report as report
+from spacetime_en.compare.workers import Outcome
 from tests.cli.fuzz import call, command_line, world
 
 
@@ -27,7 +28,7 @@ def folder(cache, tiny_task, tmp_path_factory):
         patch.chdir(folder)
         patch.setattr(demo, "TASK", quick)
         patch.setattr(inspect.unwrap(demo.run_demo), "__defaults__", (1,))
-        patch.setattr(reproduce, "carry_out_all", lambda *_: [])
+        patch.setattr(reproduce, "carry_out_all", lambda *_: Outcome({}))
         patch.setattr(report, "write_report", lambda out, scale: out / "report.html")
         patch.setitem(sys.modules, "benchmarks.speed", bench)
         patch.setattr(sys, "path", list(sys.path))

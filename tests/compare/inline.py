@@ -9,6 +9,7 @@ import pytest
 from spacetime_en.compare import comparison
 from spacetime_en.compare.comparison import Compared, compare
 from spacetime_en.compare.job import Job
+from spacetime_en.compare.workers import Outcome
 from tests.conftest import TINY
 
 TASK = {"name": "charged", **TINY}
@@ -17,7 +18,7 @@ PRESETS = ("last-frame", "straight-line", "ridge-shared", "linear", "egnn")
 
 def carry_out_here(
     jobs: Sequence[Job], folder: Path, what: str, workers: Any = None, claims: Any = None
-) -> dict[str, str]:
+) -> Outcome:
     """As :func:`carry_out_all`, in this process."""
     failed = {}
     for job in jobs:
@@ -26,7 +27,7 @@ def carry_out_here(
                 job.summary(job.carry_out(folder, lambda *at: None))
             except Exception as error:
                 failed[job.name] = str(error)
-    return failed
+    return Outcome(failed)
 
 
 def compare_here(out: Path, cache: Path, task: dict[str, Any] = TASK, **how: Any) -> Compared:

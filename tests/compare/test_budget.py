@@ -4,6 +4,7 @@ import pytest
 
 from spacetime_en import InputError, build_model
 from spacetime_en.compare.budget import FEWEST_STEPS, TRIALS, ModelBudget, Pace, measure_pace
+from spacetime_en.runs.training import Divergence
 from spacetime_en.training.settings import TrainingSettings, seconds
 
 SETTINGS = TrainingSettings(epochs=7, batch_size=16)
@@ -44,6 +45,22 @@ def test_a_budget_in_steps_depends_on_no_clock():
     assert (trial.steps, seed.steps) == (45, 210)
     assert (trial.validate_every, seed.validate_every) == (4, 21)
     assert (seed.max_time, seed.epochs) == (None, None)
+
+
+def test_what_diverged_is_taken_from_the_budget_of_the_next_try():
+    steps = ModelBudget("600 steps", 2)
+    training = steps.seed(SETTINGS, None)
+    assert steps.rest(training, None, Divergence(step=200)).steps == 10
+    assert steps.rest(training, None, Divergence(step=209)) is None
+    pace = Pace(setup=1.0, step=0.5, validation=0.1, spent=0.0)
+    budget = ModelBudget("1m", 1)
+    training = budget.seed(SETTINGS, pace)
+    again = budget.rest(training, pace, Divergence(seconds=20.0))
+    # (A second try is set up as the first was, and the first made one more step, which diverged.)
+    assert seconds(training.max_time) - seconds(again.max_time) == pytest.approx(20 + 1 + 0.5)
+    assert again.validate_every == training.validate_every
+    most = seconds(training.max_time)
+    assert budget.rest(training, pace, Divergence(seconds=most - 2)) is None
 
 
 def test_a_budget_too_small_for_a_validation_is_refused_in_one_sentence():

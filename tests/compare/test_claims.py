@@ -13,10 +13,15 @@ from spacetime_en.compare.claims import open_claims
 
 
 @pytest.fixture
-def machines(tmp_path):
+def again(tmp_path):
+    """Has another machine come to a storage."""
+    return lambda: open_claims(f"sqlite:///{tmp_path}/jobs.db").named("token")
+
+
+@pytest.fixture
+def machines(again):
     """Two that share a storage."""
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    return tuple(open_claims(url).named("token") for _ in range(2))
+    return again(), again()
 
 
 def test_a_job_goes_to_one_of_two(machines):
@@ -28,21 +33,43 @@ def test_a_job_goes_to_one_of_two(machines):
     assert not other.take("a")
 
 
-def test_a_job_that_failed_or_was_given_back_is_free_again(machines):
+def test_a_job_that_was_given_back_is_free_again(machines):
     one, other = machines
     assert one.take("a")
-    one.end("a", well=False)
-    assert (one.ended, other.ended) == ({"a"}, set())
+    one.release()
+    assert one.mine == {}
+    assert other.failures() == {}
     assert other.take("a")
-    other.release()
+
+
+def test_a_job_that_failed_has_failed_for_all_that_are_at_work(machines, again):
+    one, other = machines
     assert one.take("a")
-    assert other.mine == {}
+    assert one.take("b")
+    one.end("a", "out of luck")
+    assert (one.ended, other.ended) == ({"a"}, set())
+    late = again()  # comes while the first is at its second job
+    for machine in (one, other, late):
+        assert not machine.take("a")
+        assert machine.failures() == {"a": "out of luck"}
+
+
+def test_who_asks_again_when_nobody_is_at_work_may_try_what_failed(machines, again):
+    one, other = machines
+    assert one.take("a")
+    one.end("a", "out of luck")
+    assert not other.take("a")
+    later = again()
+    assert later.failures() == {}
+    assert later.take("a")
+    later.end("a", "again")
+    assert other.failures() == {"a": "again"}
 
 
 def test_a_job_that_is_done_but_has_no_result_is_done_again(machines):
     one, other = machines
     assert one.take("a")
-    one.end("a", well=True)
+    one.end("a")
     assert other.take("a")  # (whoever asks has found no result)
 
 
@@ -81,7 +108,7 @@ def test_one_that_was_believed_dead_may_end_its_job_all_the_same(machines):
     silent_for(one, 200)
     other.beat()
     assert other.take("a")
-    one.end("a", well=True)
+    one.end("a")
     assert not one.take("a")  # it is the other's
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from spacetime_en import InputError, evaluate, simulate
 from spacetime_en.compare import comparison
 from spacetime_en.compare.comparison import compare, train_best
+from spacetime_en.compare.leaderboard import Choice
 from spacetime_en.compare.results import read_result, write_result
 from spacetime_en.runs.run import Run
 from tests.compare.inline import TASK, carry_out_here, compare_here
@@ -37,6 +40,11 @@ def test_everything_is_written(compared):
     assert 0 <= text["cost"]["overhead"] <= 1
     assert compared.report.is_file()
     assert "| linear |" in (compared.folder / "leaderboard.md").read_text()
+
+
+def test_no_comparison_waits_for_matplotlib():
+    program = "import sys, spacetime_en.compare.comparison; sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_the_same_question_again_makes_nothing_anew(compared, cache):
@@ -150,6 +158,7 @@ def test_the_winner_alone(cache, tmp_path, monkeypatch):
     assert run.folder == tmp_path / "run"
     assert run.model().trained_on is not None
     assert (tmp_path / "run" / "compare" / "report.html").is_file()
+    assert not (tmp_path / "run" / ".origin").exists()
     with pytest.raises(InputError, match="is a run already"):
         train_best(task, tmp_path / "run")
 
@@ -195,6 +204,42 @@ def test_a_best_model_that_cannot_be_tested_is_kept_and_no_other_chosen(
     with pytest.raises(InputError, match=sentence):
         compare_here(tmp_path / "x", cache, presets=["straight-line", "last-frame"])
     assert Run.open(tmp_path / "x" / "best").config.preset == "straight-line"
+
+
+def test_two_machines_that_finish_at_the_same_time_both_leave_the_best(
+    compared, cache, tmp_path, monkeypatch
+):
+    folder = tmp_path / "copy"
+    shutil.copytree(compared.folder, folder)
+    shutil.rmtree(folder / "best")
+    real = shutil.copytree
+
+    def meanwhile(*how, **more):
+        """Another machine does the same while this one copies."""
+        monkeypatch.setattr(shutil, "copytree", real)
+        compare_here(folder, cache)
+        assert Run.open(folder / "best").config.preset == compared.leaderboard.chosen
+        return real(*how, **more)
+
+    monkeypatch.setattr(shutil, "copytree", meanwhile)
+    again = compare_here(folder, cache)
+    assert again.leaderboard == compared.leaderboard
+    assert Run.open(again.best).model().trained_on is not None
+    assert not list(folder.glob(".spacetime-en*"))
+
+
+def test_a_best_run_that_was_chosen_before_makes_room(compared, cache, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(compared.folder, folder)
+    chosen = compared.leaderboard.chosen
+    other = next(r.preset for r in compared.leaderboard.rows if r.preset != chosen)
+    comparison._keep_best(folder, Choice(other, f"runs/{other}--seed0", {}))
+    assert Run.open(folder / "best").config.preset == other
+    (folder / "best" / "notes.txt").write_text("of the user")
+    assert Run.open(compare_here(folder, cache).best).config.preset == chosen
+    (folder / "best" / "notes.txt").write_text("of the user")
+    compare_here(folder, cache)
+    assert (folder / "best" / "notes.txt").exists()  # (of the same run: left as it is)
 
 
 def test_a_model_without_a_validation_error_is_left_out(compared, cache, tmp_path):

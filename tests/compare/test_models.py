@@ -4,12 +4,12 @@ import optuna
 import pytest
 
 from spacetime_en import InputError
-from spacetime_en.compare import models
+from spacetime_en.compare import models, trained
 from spacetime_en.compare.budget import TRIALS, ModelBudget
 from spacetime_en.compare.candidates import Candidate
 from spacetime_en.compare.models import Fit, Question, RateSearch
 from spacetime_en.compare.results import read_result, write_result
-from spacetime_en.runs.search import open_storage
+from spacetime_en.runs.study import open_storage
 from spacetime_en.training.settings import PRESET_SETTINGS
 from tests.compare.inline import TASK
 
@@ -170,3 +170,40 @@ def test_the_cost_of_a_training_is_that_of_all_its_sittings(question, tmp_path, 
     made = Fit(question, Candidate("ridge-shared", "solved", 3), 0).carry_out(tmp_path, nothing)
     assert made["seconds"] == 1e6
     assert made["sitting_seconds"] < 1e6
+
+
+@pytest.fixture
+def diverging(question, tmp_path, monkeypatch):
+    """The folder of a comparison in which a model's best rate diverges after 15 of 21 steps."""
+    trials = [{"lr": 1.0, "val_mse": 0.1}, {"lr": 1e-3, "val_mse": 0.2}]
+    searched = {"trials": trials, "pace": None, "seconds": 1.0}
+    write_result(tmp_path, RateSearch(question, LINEAR).name, searched)
+    real = trained.train
+
+    def wild(config, folder, **how):
+        if config.training.lr == 1.0:
+            folder.mkdir(parents=True)
+            (folder / "diverged.json").write_text('{"step": 15, "seconds": 1e6}')
+            raise InputError("training: the loss is nan.")
+        return real(config, folder, **how)
+
+    monkeypatch.setattr(trained, "train", wild)
+    return tmp_path
+
+
+def test_a_seed_that_diverges_goes_on_with_what_is_left_of_its_budget(question, diverging):
+    made = Fit(question, LINEAR, 0).carry_out(diverging, nothing)
+    assert made["training"]["diverged_at"] == [1.0]
+    assert made["training"]["steps"] == made["settings"]["training"]["steps"] == 6
+    assert made["seconds"] == pytest.approx(1e6, rel=1e-3)
+
+
+def test_a_seed_that_diverges_at_every_rate_is_a_sentence(question, diverging):
+    job = RateSearch(question, LINEAR)
+    searched = job.result(diverging)
+    write_result(diverging, job.name, searched | {"trials": searched["trials"][:1]})
+    for _ in range(2):
+        with pytest.raises(
+            InputError, match=r"diverged at every .* delete .*linear--seed0\* to try"
+        ):
+            Fit(question, LINEAR, 0).carry_out(diverging, nothing)

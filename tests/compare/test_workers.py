@@ -1,6 +1,7 @@
 """Many jobs in several processes: in order, refusals first, and what is done is kept."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import pytest
 
 from spacetime_en import InputError
 from spacetime_en.compare import workers
+from spacetime_en.compare.claims import open_claims
 from spacetime_en.compare.display import JobDisplay
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.results import read_result, write_result
-from spacetime_en.compare.workers import carry_out_all
+from spacetime_en.compare.workers import Outcome, carry_out_all
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,13 @@ class Toy(Job):
         if self.dies:
             os._exit(3)
         there = sorted(path.stem for path in (folder / "experiments").glob("*.json"))
-        result = {"there": there, "pid": os.getpid()}
+        imported = sys.modules["spacetime_en.compare.preload"].IMPORTER
+        result = {
+            "there": there,
+            "pid": os.getpid(),
+            "importer": imported,
+            "word": os.environ.get("SPACETIME_EN_WORD"),
+        }
         write_result(folder, self.name, result)
         return result
 
@@ -53,7 +61,7 @@ def test_each_job_comes_after_those_that_it_needs_and_a_failure_stops_nobody(tmp
         Toy("b", ("a",), fails=True),
         Toy("d"),
     ]
-    failed = carry_out_all(jobs, tmp_path, "toy", 2)
+    failed = carry_out_all(jobs, tmp_path, "toy", 2).failed
     assert failed == {"b": "ZeroDivisionError: by nothing"}
     assert "a" in read_result(tmp_path, "c")["there"]
     said = capsys.readouterr().err
@@ -61,14 +69,43 @@ def test_each_job_comes_after_those_that_it_needs_and_a_failure_stops_nobody(tmp
     assert "4 of 4" in said
     before = read_result(tmp_path, "a")
     again = carry_out_all([*jobs[:2], Toy("b", ("a",)), jobs[3]], tmp_path, "toy", 2)
-    assert again == {}
+    assert again.failed == {}
     assert read_result(tmp_path, "a") == before
     assert read_result(tmp_path, "b")["pid"] != os.getpid()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_what_workers_import_is_imported_once_and_counted_once(tmp_path):
+    outcome = carry_out_all(
+        [Toy("a"), Toy("b", ("a",), dies=True), Toy("c", ("b",))], tmp_path, "toy", 1
+    )
+    made = [read_result(tmp_path, name) for name in ("a", "c")]
+    assert made[0]["pid"] != made[1]["pid"]
+    assert made[0]["importer"] == made[1]["importer"] not in (made[0]["pid"], os.getpid())
+    assert outcome.seconds > 0
+
+
+def test_workers_have_the_environment_of_this_moment(tmp_path, monkeypatch):
+    for word in ("one", "other"):
+        monkeypatch.setenv("SPACETIME_EN_WORD", word)
+        carry_out_all([Toy(word)], tmp_path, "toy", 1)
+        assert read_result(tmp_path, word)["word"] == word
+
+
+def test_each_worker_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    seen = [workers._environment_of(number)["CUDA_VISIBLE_DEVICES"] for number in range(3)]
+    assert seen == ["0", "1", "0"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert workers._environment_of(1)["CUDA_VISIBLE_DEVICES"] == "5"
+    assert workers._start_method() == "spawn"
+
+
 def test_a_process_that_dies_takes_its_own_job_only(tmp_path):
     jobs = [Toy("a", dies=True), Toy("b", ("a",))]
-    failed = carry_out_all(jobs, tmp_path, "toy", 1)
+    failed = carry_out_all(jobs, tmp_path, "toy", 1).failed
     assert list(failed) == ["a"]
     assert failed["a"].startswith("its process died (exit code 3). What is done is kept")
     assert read_result(tmp_path, "b") is not None
@@ -76,7 +113,7 @@ def test_a_process_that_dies_takes_its_own_job_only(tmp_path):
 
 def test_what_has_a_result_is_not_carried_out_again(tmp_path, no_process):
     write_result(tmp_path, "a", {})
-    assert carry_out_all([Toy("a")], tmp_path, "toy") == {}
+    assert carry_out_all([Toy("a")], tmp_path, "toy") == Outcome({})
 
 
 class Slow:
@@ -91,14 +128,34 @@ class Slow:
             write_result(self.folder, name, {"there": "elsewhere"})
         return name not in self.refused
 
-    def end(self, name, well):
-        self.ended.append((name, well))
+    def failures(self):
+        return {}
+
+    def end(self, name, error=None):
+        self.ended.append((name, error))
 
 
 def test_what_another_machine_has_ended_meanwhile_is_not_done_again(tmp_path):
     claims = Slow(tmp_path)
     assert workers._ready([Toy("a")], {"a"}, tmp_path, claims) is None
-    assert claims.ended == [("a", True)]
+    assert claims.ended == [("a", None)]
+
+
+def test_what_has_failed_on_another_machine_is_not_tried_again(tmp_path, capsys):
+    """Here it would go well."""
+    there, here = (open_claims(f"sqlite:///{tmp_path}/jobs.db").named("token") for _ in range(2))
+    assert there.take("a")
+    assert there.take("else")  # (it is still at work)
+    there.end("a", "ZeroDivisionError: by nothing")
+    folder = tmp_path / "x"
+    folder.mkdir()
+    jobs = [Toy("a"), Toy("b", ("a",)), Toy("c", fails=True)]
+    failed = carry_out_all(jobs, folder, "toy", 1, here).failed
+    assert failed == {"a": "ZeroDivisionError: by nothing", "c": "ZeroDivisionError: by nothing"}
+    assert read_result(folder, "a") is None
+    assert read_result(folder, "b") is not None
+    assert "a: failed elsewhere: ZeroDivisionError" in capsys.readouterr().err
+    assert there.failures() == failed
 
 
 def test_idle_workers_do_not_all_ask_for_what_was_refused(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from spacetime_en.runs.search import open_storage
+from spacetime_en.runs.study import open_storage
 from tests.runs.test_search import two_workers
 
 

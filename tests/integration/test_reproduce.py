@@ -135,18 +135,21 @@ def test_results_in_place_of_a_folder_are_refused(tmp_path):
     assert "is no folder; choose another name" in said.stderr
 
 
+def children(pid):
+    """The numbers and commands of a process's children."""
+    return subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True
+    ).stdout
+
+
 def test_a_process_that_dies_is_named(tmp_path):
     command = [sys.executable, "-m", "spacetime_en", "reproduce", "n20", "--out", str(tmp_path)]
     process = subprocess.Popen(
         [*command, "--workers", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     process.stderr.readline()
-    children = subprocess.run(
-        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)],
-        capture_output=True,
-        text=True,
-    ).stdout
-    (worker,) = re.findall(r"(\d+) .*spawn_main", children)
+    (server,) = re.findall(r"(\d+) .*forkserver", children(process.pid))
+    (worker,) = re.findall(r"(\d+) ", children(server))
     subprocess.run(["kill", "-9", worker], check=True)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1

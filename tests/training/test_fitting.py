@@ -24,6 +24,7 @@ from spacetime_en.data.task import Task
 from spacetime_en.nn.models.base import Base
 from spacetime_en.training import (
     DivergenceError,
+    TrainingProgress,
     TrainingSettings,
     TrainingState,
     display,
@@ -532,7 +533,7 @@ def test_interrupted_or_diverged_it_is_left_as_it_is_to_be_used(tiny_task):
             if module.progress.step == 2:
                 raise self.error
 
-    for error in (Interrupted(), DivergenceError("away", [])):
+    for error in (Interrupted(), DivergenceError("away", [], TrainingProgress())):
         model = Staged()
         with pytest.raises(type(error)):
             fit(model, tiny_task, steps=8, callbacks=[Stop(error)], display=False)

@@ -69,6 +69,29 @@ def create_atomically(target: Path) -> Iterator[Path]:
                 raise
 
 
+def replace_folder(
+    target: Path, write: Callable[[Path], object], is_current: Callable[[], bool]
+) -> None:
+    """Have `write` make a folder, which takes the place of `target` when it is whole.
+
+    Several processes may do so at once. One whose `is_current` says that another has put there what
+    it would leaves it as it is.
+    """
+    with _beside(target) as temporary:
+        write(temporary)
+        while True:
+            try:
+                os.rename(temporary, target)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+            if is_current():
+                return
+            with suppress(FileNotFoundError):  # (somebody else has moved it)
+                os.rename(target, temporary.with_name(f"old-{secrets.token_hex(4)}"))
+
+
 @contextmanager
 def _new_folders(path: Path) -> Iterator[None]:
     """Create a folder and its parents; those that are new and empty vanish after an error."""

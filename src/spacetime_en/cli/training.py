@@ -122,7 +122,8 @@ class Search(_Training):
     space: tuple[str, ...] = ("lr=1e-5:1e-2:log",)
 
     def __call__(self) -> None:
-        from spacetime_en.runs.search import BEST_FILE, search
+        from spacetime_en.runs.search import search
+        from spacetime_en.runs.study import BEST_FILE
 
         best = search(
             self.selection.config(self),

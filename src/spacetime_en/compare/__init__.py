@@ -1,8 +1,12 @@
 """Comparisons: which model is best for some data, and the engine that finds out.
 
-``job``, ``results``, ``workers``, ``claims`` and ``display`` are the engine: jobs that depend on
-each other, with one JSON file each. ``candidates``, ``budget``, ``models`` and ``judging`` are the
-jobs of ``spacetime compare``, ``comparison`` plans them, ``intervals`` and ``leaderboard`` weigh
-their results, ``table``, ``panel``, ``page`` and ``report`` present them. Imports report and every
-room below.
+``job``, ``results``, ``workers``, ``preload``, ``claims`` and ``display`` are the engine: jobs that
+depend on each other, with one JSON file each. ``candidates``, ``budget``, ``models`` and
+``judging`` are the jobs of ``spacetime compare``, ``comparison`` plans them, ``intervals`` and
+``leaderboard`` weigh their results, ``table``, ``panel``, ``page`` and ``report`` present them.
+Imports report and every room below.
 """
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)  # the names of __init__.pyi

@@ -14,6 +14,7 @@ from spacetime_en._util.errors import InputError, amount
 from spacetime_en._util.schema import shortened
 from spacetime_en.data.task import Task
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.runs.training import Divergence
 from spacetime_en.training.batches import Batch, Batches
 from spacetime_en.training.fitting import some_windows
 from spacetime_en.training.settings import TrainingSettings, seconds
@@ -100,6 +101,19 @@ class ModelBudget:
         search = SEARCH if self.trials(pace) else 0.0
         return self._with(settings, (1 - search) / self.seeds, pace)
 
+    def rest(
+        self, settings: TrainingSettings, pace: Pace | None, diverged: Divergence
+    ) -> TrainingSettings | None:
+        """The settings for what a training that diverged has left; None if that is too little."""
+        if settings.steps is not None:
+            steps = settings.steps - diverged.step
+            return replace(settings, steps=steps) if steps >= FEWEST_STEPS else None
+        assert pace is not None
+        assert settings.max_time is not None
+        # Another begins from the start, and the step that diverged took its time, too.
+        left = seconds(settings.max_time) - diverged.seconds - pace.setup - pace.step
+        return _of_seconds(settings, left) if left >= FEWEST_STEPS * pace.step else None
+
     def _with(
         self, settings: TrainingSettings, share: float, pace: Pace | None
     ) -> TrainingSettings:
@@ -123,13 +137,17 @@ class ModelBudget:
             )
         count = min(MOST_VALIDATIONS, VALIDATION_SHARE * left / pace.validation)
         count = max(count, 0.5)  # (half a validation: none before that at the end)
-        budget = nothing | {"max_time": f"{left:.3f}s", "clock": "cpu"}
-        return replace(settings, **budget, validate_every=max(1, int(steps_left / count)))
+        often = replace(settings, **nothing, validate_every=max(1, int(steps_left / count)))
+        return _of_seconds(often, left)
 
     def _too_small(self, why: str) -> InputError:
         return InputError(
             f"budget: {shortened(self.text)} is too small: {why}; give more, or fewer seeds."
         )
+
+
+def _of_seconds(settings: TrainingSettings, left: float) -> TrainingSettings:
+    return replace(settings, max_time=f"{left:.3f}s", clock="cpu")
 
 
 def measure_pace(model: Forecaster, task: Task, settings: TrainingSettings) -> Pace:

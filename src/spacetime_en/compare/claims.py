@@ -2,7 +2,8 @@
 
 Each job is a trial in an Optuna study: waiting, running, and in the end complete or failed. A
 storage changes a trial from waiting to running for one worker only, and heartbeats tell which
-workers are alive.
+workers are alive. A trial that failed with an error is over for all machines of a sitting, which
+ends when none of them is at a job; one without was interrupted, and is free.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from spacetime_en._util.errors import InputError, first_line, without_password
-from spacetime_en.runs.search import fail_dead_trials, join_study, open_storage, worker_name
+from spacetime_en.runs.study import fail_dead_trials, join_study, open_storage, worker_name
 
-JOB, WORKER = "job", "worker"  # attributes of a trial
+JOB, WORKER, ERROR = "job", "worker", "error"  # attributes of a trial
+SITTING = "sitting"  # attribute of the study: the number of the first trial of this sitting
 
 
 @contextmanager
@@ -48,13 +50,19 @@ class Claims:
         self.study, self.storage = study, storage
         self.mine: dict[str, int] = {}  # by the name of the job, the number of its trial
         self.ended: set[str] = set()  # names of those that were carried out here
+        fail_dead_trials(study)
+        trials = study.get_trials(deepcopy=False)
+        if not any(trial.state is TrialState.RUNNING for trial in trials):
+            study.set_user_attr(SITTING, len(trials))
 
     @_reachable()
     def take(self, name: str) -> bool:
-        """Claim a job that has no result; False if somebody else is at it."""
+        """Claim a job that has no result; False if somebody else is at it, or has failed."""
         if not self._alive(name):
             fail_dead_trials(self.study)
         if not self._alive(name):
+            if name in self.failures():
+                return False
             waiting = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={JOB: name})
             self.study.add_trial(waiting)
         # Two workers may have added one at the same time: only the first may be taken.
@@ -84,19 +92,36 @@ class Claims:
         fail_dead_trials(self.study)
 
     @_reachable()
-    def end(self, name: str, well: bool) -> None:
-        """Give a job back: done, or for somebody else to try."""
+    def failures(self) -> dict[str, str]:
+        """The errors of the jobs that failed in this sitting, whoever was at them."""
+        since = self.study.user_attrs[SITTING]
+        failed = self.study.get_trials(states=(TrialState.FAIL,), deepcopy=False)
+        return {
+            trial.user_attrs[JOB]: trial.user_attrs[ERROR]
+            for trial in failed
+            if trial.number >= since and ERROR in trial.user_attrs
+        }
+
+    @_reachable()
+    def end(self, name: str, error: str | None = None) -> None:
+        """Give a job back that is done, or that failed with an error."""
         self.ended.add(name)
-        state = TrialState.COMPLETE if well else TrialState.FAIL
-        values = [0.0] if well else None
+        self._give_back(name, done=error is None, error=error)
+
+    @_reachable()
+    def _give_back(self, name: str, *, done: bool, error: str | None = None) -> None:
+        identity = self.mine.pop(name)
+        state, values = (TrialState.COMPLETE, [0.0]) if done else (TrialState.FAIL, None)
         with suppress(UpdateFinishedTrialError):  # others believed us dead, and gave it up
-            self.storage.set_trial_state_values(self.mine.pop(name), state=state, values=values)
+            if error is not None:
+                self.storage.set_trial_user_attr(identity, ERROR, error)
+            self.storage.set_trial_state_values(identity, state=state, values=values)
 
     def release(self) -> None:
         """Give all jobs back, for others to go on with."""
         with suppress(InputError):  # (of a storage that is gone: heartbeats will tell)
             for name in list(self.mine):
-                self.end(name, well=False)
+                self._give_back(name, done=False)
 
     def _alive(self, name: str) -> list[FrozenTrial]:
         states = (TrialState.WAITING, TrialState.RUNNING)

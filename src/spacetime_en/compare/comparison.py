@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from spacetime_en._util.files import (
     create_atomically,
     inside,
     refuse_foreign,
+    replace_folder,
     write_text_atomically,
 )
 from spacetime_en._util.schema import (
@@ -27,6 +29,7 @@ from spacetime_en._util.schema import (
     check_no_link,
     checked,
     read_json,
+    read_text,
     shortened,
     typed,
 )
@@ -39,6 +42,7 @@ from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
 from spacetime_en.compare.models import RUNS, SEARCHES, Fit, Question, RateSearch, pace_name
+from spacetime_en.compare.report import write_comparison
 from spacetime_en.compare.results import RESULTS, read_result
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
@@ -46,6 +50,7 @@ from spacetime_en.runs.config import open_task
 from spacetime_en.runs.run import FACTS_FILE, Run
 
 QUESTION_FILE, BOARD_FILE, BEST = "comparison.json", "leaderboard.json", "best"
+ORIGIN = ".origin"  # the file in the best run that tells of which it is a copy
 COMPARED = "compare"  # the folder of a comparison within a run that came from one
 QUESTION_FORMAT = 1
 
@@ -107,7 +112,7 @@ def compare(
         storage: an Optuna storage URL; with it, the same call on several machines that share the
             folder divides the work among them.
     """
-    folder, begin = Path(out), _processor_time()
+    folder, begin = Path(out), time.process_time()
     check_workers(workers)
     allowance = ModelBudget(budget, seeds)
     refuse_foreign(folder, "comparison", QUESTION_FILE)
@@ -123,7 +128,8 @@ def compare(
     jobs = _jobs(judgements)
     before = {job.name for job in jobs if job.result(folder) is not None}
     taken = None if claims is None else claims.named(token)
-    failed = carry_out_all(jobs, folder, "comparison", workers, taken)
+    outcome = carry_out_all(jobs, folder, "comparison", workers, taken)
+    failed = outcome.failed
     made = [job for job in jobs if job.name not in before]
     if taken is not None:  # what other machines did is no cost of this sitting
         made = [job for job in made if job.name in taken.ended]
@@ -139,9 +145,8 @@ def compare(
     best = _keep_best(folder, choice)
     _check_tested(judgements, choice, folder, failed, best)
     board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
-    from spacetime_en.compare.report import write_comparison  # imports matplotlib
-
-    cost = _cost(folder, made, begin) if anything else _known_cost(folder)
+    total = time.process_time() - begin + outcome.seconds
+    cost = _cost(folder, made, total) if anything else _known_cost(folder)
     report = write_comparison(folder, loaded, board, judgements, cost)
     text = json.dumps({**board.to_json(), "cost": cost}, indent=1, ensure_ascii=False)
     write_text_atomically(folder / BOARD_FILE, text + "\n")
@@ -159,7 +164,8 @@ def train_best(task: Mapping[str, Any], out: str | os.PathLike[str], *args: Any,
         raise InputError(f"{folder}: is a run already; choose another folder, or delete it.")
     made = compare(task, folder / COMPARED, *args, **how)
     # (The facts come last: they tell that the run is complete.)
-    for path in sorted(made.best.iterdir(), key=lambda path: path.name == FACTS_FILE):
+    parts = [path for path in made.best.iterdir() if path.name != ORIGIN]
+    for path in sorted(parts, key=lambda path: path.name == FACTS_FILE):
         target = inside(folder, folder / path.name)
         if path.is_dir():
             shutil.copytree(path, target, dirs_exist_ok=True)
@@ -266,27 +272,30 @@ def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) 
 
 
 def _keep_best(folder: Path, choice: Choice) -> Path:
-    """Copy the chosen run to the folder ``best``, in place of one that was chosen before."""
-    best, mark = folder / BEST, folder / RESULTS / "best.txt"
-    if best.is_dir() and mark.exists() and mark.read_text() == choice.run:
-        return best
-    mark.unlink(missing_ok=True)
-    if best.is_dir():
-        shutil.rmtree(best)
-    for path in (folder / choice.run).rglob("*"):
-        check_no_link(path)  # a copy would hold what it leads to
-    with create_atomically(best) as temporary:
-        shutil.copytree(folder / choice.run, temporary, ignore=shutil.ignore_patterns(".*"))
-    write_text_atomically(mark, choice.run)
+    """Copy the chosen run to the folder ``best``, in place of one that was chosen before.
+
+    Machines that finish at the same time all do so.
+    """
+    best = folder / BEST
+
+    def copy(target: Path) -> None:
+        for path in (folder / choice.run).rglob("*"):
+            check_no_link(path)  # a copy would hold what it leads to
+        shutil.copytree(folder / choice.run, target, ignore=shutil.ignore_patterns(".*"))
+        (target / ORIGIN).write_text(choice.run, "utf-8")
+
+    def is_current() -> bool:
+        try:
+            return read_text(best / ORIGIN) == choice.run
+        except FileNotFoundError:
+            return False
+
+    if not is_current():
+        replace_folder(best, copy, is_current)
     return best
 
 
 # --- the cost -------------------------------------------------------------------------------------
-
-
-def _processor_time() -> float:
-    """Seconds of this process and of its children that have ended."""
-    return sum(os.times()[:4])
 
 
 def _known_cost(folder: Path) -> dict[str, Any]:
@@ -295,9 +304,8 @@ def _known_cost(folder: Path) -> dict[str, Any]:
     return dict(read_json(path, dict[str, Any]).get("cost", {})) if path.exists() else {}
 
 
-def _cost(folder: Path, made: Sequence[Job], begin: float) -> dict[str, Any]:
+def _cost(folder: Path, made: Sequence[Job], total: float) -> dict[str, Any]:
     """What this sitting took, and which share went neither into fitting nor into testing models."""
-    total = _processor_time() - begin
     fitting = testing = 0.0
     for job in made:
         result = read_result(folder, job.name)

@@ -27,14 +27,15 @@ from spacetime_en.compare.results import (
     settings_of,
     write_result,
 )
-from spacetime_en.compare.trained import import_trainer, train_first_that_converges
+from spacetime_en.compare.trained import train_first_that_converges
 from spacetime_en.data.task import Task
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.runs.config import Config, open_task
 from spacetime_en.runs.run import Run, environment
 from spacetime_en.runs.search import search, tried
-from spacetime_en.runs.training import keep_untrained
+from spacetime_en.runs.training import Divergence, keep_untrained
+from spacetime_en.training.settings import TrainingSettings
 
 FACTOR = 3.0  # between the rates that are tried first
 RUNS, SEARCHES = "runs", "searches"  # the folders of the trainings
@@ -130,7 +131,6 @@ class RateSearch(Job):
         return read_result(folder, self.name, _SearchResult)
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
-        import_trainer()
         task, question = self.question.load_task(), self.question
         begin = time.process_time()
         config = config_of(self.candidate.preset, task, question.task, question.seed)
@@ -245,7 +245,6 @@ class Fit(Job):
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         tell(0.0, "data")
-        import_trainer()
         task = self.question.load_task()
         place = inside(folder, folder / RUNS / self.name)
         begin = time.process_time()
@@ -255,9 +254,14 @@ class Fit(Job):
             training: Result = {"val_mse": progress.best, "seconds": 0.0}
         else:
             configs = self._configs(task, folder)
-            found, _, training = train_first_that_converges(configs, place, tell, task)
+            found, _, training = train_first_that_converges(
+                configs, place, tell, task, lambda *tried: self._rest(folder, *tried)
+            )
             if found is None:
-                raise InputError("training diverged at every learning rate that was tried.")
+                raise InputError(
+                    "training diverged at every learning rate that its budget was enough for; "
+                    f"delete {place}* to try again."
+                )
             run = found
         result: Result = {
             "name": self.name,
@@ -267,7 +271,10 @@ class Fit(Job):
             "settings": settings_of(run.config),
             "training": training,
             # (Of all sittings: an interrupted training goes on where it was.)
-            "seconds": max(time.process_time() - begin, training["seconds"]),
+            "seconds": max(
+                time.process_time() - begin,
+                training["seconds"] + training.get("diverged_seconds", 0.0),
+            ),
             "sitting_seconds": time.process_time() - begin,
             "environment": environment(),
         }
@@ -279,15 +286,26 @@ class Fit(Job):
         config = config_of(self.candidate.preset, task, self.question.task, self.seed)
         if self.candidate.kind != "trained":
             return [config]
-        searched = self._search.result(folder)
-        if searched is None:
-            raise InputError("its learning rate is not known, because the search failed.")
-        pace = None if searched["pace"] is None else Pace(**searched["pace"])
+        trials, pace = self._searched(folder)
         training = self.question.budget.seed(config.training, pace)
         return [
             dataclasses.replace(config, training=dataclasses.replace(training, lr=trial["lr"]))
-            for trial in searched["trials"]
+            for trial in trials
         ]
+
+    def _rest(
+        self, folder: Path, settings: TrainingSettings, diverged: Divergence
+    ) -> TrainingSettings | None:
+        """The settings for what is left of the budget after a training that diverged."""
+        _, pace = self._searched(folder)
+        return self.question.budget.rest(settings, pace, diverged)
+
+    def _searched(self, folder: Path) -> tuple[list[dict[str, float]], Pace | None]:
+        """The learning rates that were tried, best first, and the model's pace."""
+        searched = self._search.result(folder)
+        if searched is None:
+            raise InputError("its learning rate is not known, because the search failed.")
+        return searched["trials"], None if searched["pace"] is None else Pace(**searched["pace"])
 
     def summary(self, result: Result) -> str:
         return f"validation MSE {result['training']['val_mse']:.4g}"

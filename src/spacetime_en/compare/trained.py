@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,57 +15,54 @@ from spacetime_en.compare.results import Result
 from spacetime_en.data.task import Task
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import Run, learning_curve
-from spacetime_en.runs.training import DIVERGED_FILE, train
+from spacetime_en.runs.training import Divergence, read_divergence, train
+from spacetime_en.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
-
-def import_trainer() -> None:
-    """Import Lightning, which takes seconds that are not the first model's."""
-    import lightning.pytorch  # noqa: F401
+Rest = Callable[[TrainingSettings, Divergence], TrainingSettings | None]
 
 
 def train_first_that_converges(
-    configs: Sequence[Config], place: Path, tell: Tell, task: Task
+    configs: Sequence[Config], place: Path, tell: Tell, task: Task, rest: Rest | None = None
 ) -> tuple[Run | None, Config, Result]:
     """Train with the first of some configs with which it does not diverge.
+
+    A training that is known to have diverged in its folder is not repeated.
 
     Args:
         configs: the same but for the learning rate, best first.
         place: the folder of the run; with any config but the first, one beside it.
         tell: see :meth:`Job.carry_out`.
         task: that of the configs.
-    Returns: the run (None if training diverges with every config, which is a result too), the
-        config of the last try, and how the training went.
+        rest: the settings for what a training that diverged has left of its budget, None if that is
+            too little to train; without it, each try has a budget of its own.
+    Returns: the run (None if training diverges with every config that was tried, which is a result
+        too), the config of the last try, and how the training went.
     """
-    diverged = []
+    diverged: list[float] = []
+    seconds, left = 0.0, None
     for number, config in enumerate(configs):
         rate = config.training.lr
+        if left is not None:
+            config = dataclasses.replace(config, training=dataclasses.replace(left, lr=rate))
         name = place.name if number == 0 else f"{place.name}--then{rate:g}"
         folder = inside(place.parent, place.with_name(name))
-        try:
-            run = train(
-                config,
-                folder,
-                resume=True,
-                loggers=("csv",),
-                callbacks=[budget_reporter(tell)],
-                display=False,
-                notify=lambda text: None,
-                task=task,
-            )
+        run = read_divergence(folder) or _train_or_diverge(config, folder, tell, task)
+        if isinstance(run, Run):
             break
-        except InputError:
-            if not (folder / DIVERGED_FILE).exists():
-                raise
-            diverged.append(rate)
-    else:
+        diverged.append(rate)
+        seconds += run.seconds
+        if rest is not None and (left := rest(config.training, run)) is None:
+            break
+    if not isinstance(run, Run):
         return None, config, {"diverged": True, "diverged_at": diverged[:-1]}
     progress = run.load("last").progress
     training = {
         "diverged": False,
         "diverged_at": diverged,
+        "diverged_seconds": seconds,
         "steps": progress.step,
         "skipped": progress.skipped,
         "samples": progress.step * run.config.training.batch,
@@ -74,6 +72,24 @@ def train_first_that_converges(
         "curve": learning_curve(folder),
     }
     return run, config, training
+
+
+def _train_or_diverge(config: Config, folder: Path, tell: Tell, task: Task) -> Run | Divergence:
+    try:
+        return train(
+            config,
+            folder,
+            resume=True,
+            loggers=("csv",),
+            callbacks=[budget_reporter(tell)],
+            display=False,
+            notify=lambda text: None,
+            task=task,
+        )
+    except InputError:
+        if (known := read_divergence(folder)) is None:
+            raise
+        return known
 
 
 def budget_reporter(tell: Tell) -> Callback:

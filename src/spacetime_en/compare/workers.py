@@ -5,10 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -28,8 +31,22 @@ from spacetime_en.compare.results import RESULTS
 if TYPE_CHECKING:
     from spacetime_en.compare.claims import Claims
 
+PRELOAD = "spacetime_en.compare.preload"  # a module, imported in workers only
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
 LOOK = 5.0  # seconds between two looks at what other machines have done
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of some jobs.
+
+    Args:
+        failed: an error message for every job that failed, by its name.
+        seconds: processor time of the workers, with all that they imported.
+    """
+
+    failed: dict[str, str]
+    seconds: float = 0.0
 
 
 def carry_out_all(
@@ -38,7 +55,7 @@ def carry_out_all(
     what: str,
     workers: int | None = None,
     claims: Claims | None = None,
-) -> dict[str, str]:
+) -> Outcome:
     """Carry out all jobs without a result; call it again to resume after an interruption.
 
     Args:
@@ -48,13 +65,12 @@ def carry_out_all(
         workers: number of processes, one core (or GPU) each; None for one per core or GPU.
         claims: by which machines that share the folder agree who does what; None: nobody else may
             work in it.
-    Returns: an error message for every job that failed, by its name.
     """
     check_workers(workers)
     refuse_foreign(folder, what, RESULTS)
     todo = [job for job in jobs if job.result(folder) is None]
     if not todo:
-        return {}
+        return Outcome({})
     count = min(len(todo), workers or torch.cuda.device_count() or cores())
     with (
         # Two commands in one folder would train the same runs at once.
@@ -63,9 +79,11 @@ def carry_out_all(
         stop_signals(signal.default_int_handler),  # all of them, as if Ctrl-C
     ):
         (folder / RESULTS).mkdir(exist_ok=True)  # by which the folder is known when it is resumed
-        crew = [_Worker.start(number, folder) for number in range(count)]
+        crew: list[_Worker] = []
         try:
-            return _supervise(crew, todo, folder, display, claims)
+            crew += (_Worker.start(number, folder) for number in range(count))
+            failed = _supervise(crew, todo, folder, display, claims)
+            return Outcome(failed, sum(worker.seconds for worker in crew))
         except KeyboardInterrupt:
             raise Interrupted("stopped; the same command goes on from here") from None
         finally:
@@ -97,10 +115,18 @@ def _supervise(
     while unfinished:
         if claims is not None:
             claims.beat()
-            for other in [job for job in waiting if job.result(folder) is not None]:
+            errors = claims.failures()
+            for other in list(waiting):
+                if other.result(folder) is not None:
+                    said = "done elsewhere"
+                elif other.name in errors:
+                    failed[other.name] = errors[other.name]
+                    said = f"failed elsewhere: {errors[other.name]}"
+                else:
+                    continue
                 waiting.remove(other)
                 unfinished.remove(other.name)
-                display.done(None, other.name, "done elsewhere")
+                display.done(None, other.name, said)
         for worker in (worker for worker in crew if worker.busy is None):
             if (job := _ready(waiting, unfinished, folder, claims)) is None:
                 break  # (nor would another worker get one)
@@ -115,7 +141,7 @@ def _supervise(
             try:
                 kind, *rest = worker.hear()
             except _DiedError as died:  # only of this job: the others need not wait for it
-                kind, rest = "failed", [str(died)]
+                kind, rest = "failed", [str(died), 0.0]
                 worker.replace(folder)
             if kind == "at":
                 display.at(worker.number, done.name, *rest)
@@ -125,8 +151,9 @@ def _supervise(
             if kind == "failed":
                 failed[done.name] = rest[0]
             if claims is not None:
-                claims.end(done.name, kind == "done")
+                claims.end(done.name, failed.get(done.name))
             worker.busy = None
+            worker.seconds += rest[1]
             unfinished.remove(done.name)
             display.done(worker.number, done.name, rest[0])
     return failed
@@ -144,7 +171,7 @@ def _ready(
         if claims.take(job.name):
             if job.result(folder) is None:
                 return job
-            claims.end(job.name, well=True)  # somebody has ended it since we looked
+            claims.end(job.name)  # somebody has ended it since we looked
     return None
 
 
@@ -160,14 +187,17 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     busy: Job | None = None
+    seconds: float = 0.0  # of processor time
 
     @classmethod
     def start(cls, number: int, folder: Path) -> _Worker:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context(_start_method())
+        context.set_forkserver_preload([PRELOAD])
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, folder), daemon=True)
-        with _one_gpu(number):
-            process.start()
+        process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=_work, args=(theirs, folder, number, _environment_of(number)), daemon=True
+        )
+        process.start()
         theirs.close()
         return cls(number, process, ours)
 
@@ -203,22 +233,19 @@ class _Worker:
         self.process.kill()
 
 
-@contextmanager
-def _one_gpu(number: int) -> Iterator[None]:
-    """Let a process started in this block see only one of the GPUs, if there are any."""
-    if not torch.cuda.is_available():
-        yield
-        return
-    before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = before.split(",") if before else [str(i) for i in range(torch.cuda.device_count())]
-    os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["CUDA_VISIBLE_DEVICES"]
-        else:
-            os.environ["CUDA_VISIBLE_DEVICES"] = before
+def _start_method() -> str:
+    """Workers are forked from a process with all imports, where that is known to be safe."""
+    return "forkserver" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
+
+
+def _environment_of(number: int) -> dict[str, str]:
+    """The environment of a worker: ours as it is now, with one of the GPUs, if there are any."""
+    here = dict(os.environ)
+    if torch.cuda.is_available():
+        before = here.get("CUDA_VISIBLE_DEVICES")
+        gpus = before.split(",") if before else [str(i) for i in range(torch.cuda.device_count())]
+        here["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
+    return here
 
 
 def _end_with_parent() -> None:
@@ -230,10 +257,23 @@ def _end_with_parent() -> None:
 
 
 @one_thread()
-def _work(pipe: Connection, folder: Path) -> None:
+def _work(pipe: Connection, folder: Path, number: int, environment: dict[str, str]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    for number in set(STOP_SIGNALS) - {signal.SIGTERM}:
-        signal.signal(number, signal.SIG_IGN)  # Ctrl-C reaches all processes: the parent decides
+    for stop in set(STOP_SIGNALS) - {signal.SIGTERM}:
+        signal.signal(stop, signal.SIG_IGN)  # Ctrl-C reaches all processes: the parent decides
+    os.environ.clear()
+    os.environ.update(environment)
+    preload = import_module(PRELOAD)
+    # What was imported for all workers is counted once.
+    shared = number == 0 and os.getpid() != preload.IMPORTER
+    told = -preload.IMPORT_SECONDS if shared else 0.0
+
+    def end(kind: str, text: str) -> None:
+        nonlocal told
+        now = time.process_time()
+        pipe.send((kind, text, now - told))
+        told = now
+
     # Arithmetic on denormal numbers is a hundred times slower: a model would pay for its zeros.
     torch.set_flush_denormal(True)
     while True:
@@ -243,11 +283,11 @@ def _work(pipe: Connection, folder: Path) -> None:
             return
         try:
             result = job.carry_out(folder, lambda *at: pipe.send(("at", *at)))
-            pipe.send(("done", job.summary(result)))
+            end("done", job.summary(result))
         except Interrupted:
             pipe.send(("stopped",))
             return
         except (InputError, OSError) as error:
-            pipe.send(("failed", str(error)))
+            end("failed", str(error))
         except Exception as error:  # a bug in one job must not stop the others
-            pipe.send(("failed", f"{type(error).__name__}: {error}"))
+            end("failed", f"{type(error).__name__}: {error}")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from numpy.typing import NDArray
 
 from spacetime_en._util.errors import InputError
@@ -28,7 +27,6 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Windows
 from spacetime_en.evaluation import forecast_in_double
 from spacetime_en.nn.forecaster import Forecaster
-from spacetime_en.report.drawing import add_legend, draw_frame, figure_for
 from spacetime_en.report.scene import Positions, Scene, asset, html_page, scenes_of
 
 ANIMATION_ENDINGS = (".gif", ".mp4", ".html")
@@ -333,10 +331,9 @@ def animate(
             data = {"title": scene.title, "scenes": [scene.to_json()]}
             part.write_text(html_page(asset("animation.html"), "", script, data), "utf-8")
         else:
-            writer = PillowWriter(fps) if kind == ".gif" else FFMpegWriter(fps)
             try:
                 with silenced("matplotlib.animation"):  # which repeats what ffmpeg says
-                    _film(writer, scene, part, progress)
+                    _film(scene, part, fps, progress)
             except subprocess.CalledProcessError as error:
                 lines = str(error.stderr or "").strip().splitlines() or ["it does not say why"]
                 why = lines[-1].rpartition("] ")[2]  # (after the address of a part of ffmpeg's)
@@ -344,9 +341,13 @@ def animate(
     return out
 
 
-def _film(
-    writer: AbstractMovieWriter, scene: Scene, path: Path, progress: Callable[[int], None] | None
-) -> None:
+def _film(scene: Scene, path: Path, fps: int, progress: Callable[[int], None] | None) -> None:
+    # Here and not above: scenes are drawn in browsers, too, which need no matplotlib.
+    from matplotlib.animation import FFMpegWriter, PillowWriter
+
+    from spacetime_en.report.drawing import add_legend, draw_frame, figure_for
+
+    writer = PillowWriter(fps) if path.suffix.lower() == ".gif" else FFMpegWriter(fps)
     figure, axes = figure_for(scene)
     add_legend(figure, list(scene.forecasts))
     with warnings.catch_warnings(), writer.saving(figure, str(path), dpi=100):

@@ -37,7 +37,7 @@ def reproduce(
     for name in chosen:
         table(name, SCALES[scale], zero)  # refuses unknown names before anything runs
     jobs = [PaperJob(experiment, SCALES[scale]) for experiment in plan(chosen, SCALES[scale], zero)]
-    failed = carry_out_all(jobs, out, "reproduction", workers)
+    failed = carry_out_all(jobs, out, "reproduction", workers).failed
     from spacetime_en.reproduce.report import write_report  # imports matplotlib
 
     print(f"written: {write_report(out, SCALES[scale])}")

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import random
-import socket
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
 import torch
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import (
-    JournalFileBackend,
-    JournalFileSymlinkLock,
-    JournalRedisBackend,
-)
-from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import IntegrityError
+from optuna.trial import TrialState
 
-from spacetime_en._util.errors import InputError, first_line, no_such, without_password
-from spacetime_en._util.files import (
-    make_folder,
-    process_exists,
-    refuse_foreign,
-    write_text_atomically,
-)
-from spacetime_en._util.schema import check_no_link, open_regular
+from spacetime_en._util.errors import InputError, no_such
+from spacetime_en._util.files import make_folder, refuse_foreign, write_text_atomically
 from spacetime_en._util.threads import one_thread
 from spacetime_en.data import Task
 from spacetime_en.runs.config import Config, model_schema, task_schema
-from spacetime_en.training.batches import derive_seed
+from spacetime_en.runs.study import (
+    BEST_FILE,
+    JOURNAL,
+    fail_dead_trials,
+    join_study,
+    open_storage,
+    readable,
+    worker_name,
+)
 from spacetime_en.training.fitting import fit
 from spacetime_en.training.settings import TrainingSettings, seconds
 from spacetime_en.training.state import DivergenceError
@@ -47,12 +36,7 @@ from spacetime_en.training.state import DivergenceError
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
-BEST_FILE = "best.yaml"
-JOURNAL = "study.journal"
-CREATE_STUDY = 0  # the operation in the first entry of a journal
-GRACE = 180  # seconds without a sign of life, after which a worker counts as dead
 MOST_FAILURES = 5  # settings that cannot be used, before the search gives up
-FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 @dataclass(frozen=True)
@@ -156,7 +140,7 @@ def search(
     # (A data base may lie in the folder, too.)
     refuse_foreign(folder, "study", BEST_FILE, JOURNAL, Path(storage or JOURNAL).name)
     make_folder(folder)
-    with _readable(storage, folder):
+    with readable(storage, folder):
         study = join_study(open_storage(storage, folder), name, config.training.seed, alone=alone)
         _check_settings(study, config, sorted(space))
         for complete in study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False):
@@ -216,7 +200,7 @@ def tried(
 
     Trials that diverged or were pruned are left out. For the arguments see :func:`search`.
     """
-    with _readable(storage, Path(out)):
+    with readable(storage, Path(out)):
         study = join_study(open_storage(storage, Path(out)), name, seed=0)
         complete = study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False)
         values = [(dict(trial.params), float(trial.values[0])) for trial in complete]
@@ -310,148 +294,6 @@ def _with(config: Config, values: dict[str, Any]) -> Config:
         section, _, key = name.rpartition(".")
         entries[section or "training"][key] = value
     return Config.from_dict(entries, "space", trust=config.trusted)
-
-
-# --- the study ------------------------------------------------------------------------------------
-
-
-def open_storage(storage: str | None, folder: Path) -> BaseStorage:
-    """The storage of a study: a URL, or None for a file in the folder."""
-    if storage is None:
-        path = folder / JOURNAL
-        check_no_link(path)
-        backend = JournalFileBackend(str(path))
-        _check_journal(path)
-        return JournalStorage(backend)
-    try:
-        if storage.startswith("redis"):
-            return JournalStorage(JournalRedisBackend(storage))
-        return _database(storage)
-    except ImportError as error:
-        raise InputError(
-            f"storage: {storage.split(':')[0]} needs a package that is not installed ({error}); "
-            "for PostgreSQL: pip install 'spacetime-en[postgres]'."
-        ) from None
-    except Exception as error:  # whatever the database and its driver raise
-        what = without_password(f"{storage} cannot be opened ({first_line(error)})")
-        raise InputError(
-            f"storage: {what}; check the address, put a copy of a damaged file in its place, or "
-            "begin another study elsewhere."
-        ) from None
-
-
-@contextmanager
-def _readable(storage: str | None, folder: Path) -> Iterator[None]:
-    """Turn any error of Optuna's about a study into one sentence."""
-    try:
-        yield
-    except (InputError, MemoryError, OSError):
-        raise
-    except Exception as error:  # whatever a damaged study makes it raise
-        where = f"storage: {without_password(storage)}" if storage else str(folder / JOURNAL)
-        raise _unreadable(where, first_line(error)) from None
-
-
-def _check_journal(path: Path) -> None:
-    """Refuse a journal with a damaged line.
-
-    Optuna ignores one at the end and appends the next entry to it, which is then lost.
-    """
-    lock = JournalFileSymlinkLock(str(path))
-    lock.acquire()  # or another worker may be in the middle of its line
-    try:
-        with open_regular(path) as file:
-            number = 0
-            for number, line in enumerate(file, start=1):
-                try:
-                    entry = json.loads(line)
-                except (ValueError, RecursionError):  # (bytes that are no text are ValueErrors)
-                    entry = None
-                whole = isinstance(entry, dict) and line.endswith(b"\n")
-                if not whole or (number == 1 and entry.get("op_code") != CREATE_STUDY):
-                    raise _unreadable(str(path), f"line {number} is damaged or cut off")
-        if number == 0 and (path.parent / BEST_FILE).exists():
-            raise _unreadable(str(path), f"it is empty, though there is a {BEST_FILE}")
-    finally:
-        lock.release()
-
-
-def _unreadable(where: str, why: str) -> InputError:
-    return InputError(
-        f"{where}: the study cannot be read ({why}); restore it from a copy, repair it, or "
-        "begin another elsewhere."
-    )
-
-
-def _database(url: str, tries: int = 5) -> RDBStorage:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        for left in reversed(range(tries)):
-            try:
-                # A worker that was killed stops beating; others then count its trial as failed.
-                return RDBStorage(url, heartbeat_interval=60, grace_period=GRACE)
-            except Exception as error:
-                # Workers that start together may all try to make the tables; one succeeds, the
-                # others find a table or the row with its version that "exists", or must be unique.
-                beaten = isinstance(error, IntegrityError) or "exist" in str(error)
-                if left == 0 or not beaten:
-                    raise
-                time.sleep(random.uniform(0.2, 1.0))
-    raise AssertionError
-
-
-def join_study(storage: BaseStorage, name: str, seed: int, *, alone: bool = False) -> optuna.Study:
-    """Create the study, or join it.
-
-    Only the worker that creates it samples by the seed alone; one that joins it and is `alone`,
-    by the seed and the number of trials.
-    """
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        study = optuna.create_study(storage=storage, study_name=name)
-    except optuna.exceptions.DuplicatedStudyError:
-        study = optuna.load_study(storage=storage, study_name=name)
-        # All workers with one seed would suggest the same.
-        other = (len(study.get_trials(deepcopy=False)),) if alone else (os.getpid(), time.time_ns())
-        seed = derive_seed(seed, *other)
-    study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
-    study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_min_trials=4)
-    return study
-
-
-def fail_dead_trials(study: optuna.Study) -> int:
-    """Give up the trials of workers that have died, as far as can be known from here.
-
-    Returns: the number of trials that are finished or running.
-    """
-    count = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        optuna.storages.fail_stale_trials(study)  # (does nothing where there are no heartbeats)
-    for trial in study.get_trials(deepcopy=False):
-        if trial.state is TrialState.RUNNING and _is_dead(trial):
-            with suppress(optuna.exceptions.UpdateFinishedTrialError):  # others saw it, too
-                study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-        elif trial.state is TrialState.RUNNING or trial.state in FINISHED:
-            count += 1
-    return count
-
-
-def worker_name() -> str:
-    """This process, on this machine."""
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
-def _is_dead(trial: FrozenTrial) -> bool:
-    """Whether a trial's worker ran on this machine and has ended; others cannot be asked.
-
-    One that has not even said who it is died when it had just begun.
-    """
-    worker, begun = trial.user_attrs.get("worker"), trial.datetime_start
-    if worker is None:
-        return begun is not None and (datetime.now() - begun).total_seconds() > GRACE
-    host, _, pid = worker.rpartition(":")
-    return host == socket.gethostname() and pid.isdigit() and not process_exists(int(pid))
 
 
 def _brief(value: Any) -> str:

@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 from spacetime_en._util.errors import InputError, Interrupted
 from spacetime_en._util.files import inside, locked, refuse_foreign, write_text_atomically
-from spacetime_en._util.schema import shortened
+from spacetime_en._util.schema import Count, NonNegativeFloat, read_json, shortened
 from spacetime_en._util.trust import named_object
 from spacetime_en.data import Task
 from spacetime_en.data.compatibility import facts_of
@@ -37,6 +37,29 @@ if TYPE_CHECKING:
 DIVERGED_FILE = "diverged.json"
 # Settings that may differ when a run is resumed.
 MAY_CHANGE = ("epochs", "steps", "max_time", "save_every", "accelerator", "devices", "num_nodes")
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """What ``diverged.json`` tells.
+
+    Args:
+        message: the sentence for the user.
+        training_windows: indices of those in the batch.
+        step: number of optimiser steps that were done.
+        seconds: spent on them, by the clock of the settings.
+    """
+
+    message: str = ""
+    training_windows: list[int] = field(default_factory=list)
+    step: Count = 0
+    seconds: NonNegativeFloat = 0.0
+
+
+def read_divergence(folder: Path) -> Divergence | None:
+    """How the training in a folder diverged; None if it did not."""
+    path = inside(folder, folder / DIVERGED_FILE)
+    return read_json(path, Divergence) if path.exists() else None
 
 
 def train(
@@ -268,8 +291,9 @@ def _fit(
         if not first:
             raise
         path = folder / DIVERGED_FILE
-        rows = json.dumps({"message": str(error), "training_windows": error.rows})
-        write_text_atomically(path, rows)
+        done = error.progress
+        known = Divergence(str(error), error.rows, done.step, done.time)
+        write_text_atomically(path, json.dumps(dataclasses.asdict(known)))
         raise InputError(
             f"{error} The windows are listed in {path}; checkpoints are as they were before."
         ) from None

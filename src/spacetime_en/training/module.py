@@ -217,6 +217,7 @@ class ForecastModule(pl.LightningModule):
             f"lower lr (now {s.lr:g}), or clip (now {s.clip}), or add warmup (now {s.warmup:g}), "
             f"or let more steps be skipped (skip, now {s.skip}).",
             rows,
+            self.progress,
         )
 
     # --- validation -----------------------------------------------------------------------------

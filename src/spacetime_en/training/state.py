@@ -12,19 +12,6 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import Count, NonNegativeFloat
 
 
-class DivergenceError(InputError):
-    """The training diverged: what happened, where, and which setting to change.
-
-    Args:
-        message: the sentence for the user.
-        rows: indices of the training windows in the batch.
-    """
-
-    def __init__(self, message: str, rows: list[int]) -> None:
-        super().__init__(message)
-        self.rows = rows
-
-
 @dataclass
 class TrainingProgress:
     """How far a training has come.
@@ -49,6 +36,20 @@ class TrainingProgress:
     first_loss: float | None = None
     skipped: Count = 0
     skipped_in_a_row: Count = 0
+
+
+class DivergenceError(InputError):
+    """The training diverged: what happened, where, and which setting to change.
+
+    Args:
+        message: the sentence for the user.
+        rows: indices of the training windows in the batch.
+        progress: how far the training had come.
+    """
+
+    def __init__(self, message: str, rows: list[int], progress: TrainingProgress) -> None:
+        super().__init__(message)
+        self.rows, self.progress = rows, progress
 
 
 @dataclass
