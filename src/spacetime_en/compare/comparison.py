@@ -34,7 +34,7 @@ from spacetime_en._util.trust import remember
 from spacetime_en.compare.budget import ModelBudget
 from spacetime_en.compare.candidates import Candidate, find_candidates
 from spacetime_en.compare.claims import open_claims
-from spacetime_en.compare.intervals import Groups
+from spacetime_en.intervals import Groups
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard

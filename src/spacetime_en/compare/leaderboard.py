@@ -12,7 +12,7 @@ import numpy as np
 
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.compare.candidates import KINDS, Candidate, FitKind
-from spacetime_en.compare.intervals import COVERAGE, Groups, mean_intervals
+from spacetime_en.intervals import COVERAGE, Groups, mean_intervals
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.results import Result, read_result
 from spacetime_en.compare.table import Cell, Table, number
