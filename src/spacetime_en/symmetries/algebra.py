@@ -28,7 +28,7 @@ HALVINGS_OF_FITS = 6
 PROBED = 300  # windows that generators act on
 STEP = 1e-4
 PENALTY = 1e-4
-SMALL = 0.15  # a generator that changes forecasts by less, beside their size, is a symmetry
+SMALL = 0.05  # a generator that changes forecasts by less, beside their size, is a symmetry
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def algebra_of(sampled: Sampled, unit: float) -> Algebra:
     spread = np.std([np.einsum("gk,gh,hk->k", directions, f, directions) for f in forms], axis=0)
     errors = spread / np.sqrt(HALVINGS_OF_FITS)
     sizes = np.sqrt(np.maximum(values, 0))
-    null = directions[:, sizes < SMALL]
+    null = directions[:, values < SMALL**2 + 2 * errors]
     kinds = [g.kind for g in every]
     shares = {
         kind: float(np.square(null[[k == kind for k in kinds]]).sum())

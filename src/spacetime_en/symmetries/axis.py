@@ -53,7 +53,8 @@ def _changes(beta: Array, turning: Turning) -> Array:
     """L_a f for the three generators, in an orthonormal basis of fields, (3, 1 + 2 n, n)."""
     m = len(turning.matrices)
     b = beta[:3]
-    parts = np.stack([np.einsum("m,mij->ij", beta[3 + u * m :][:m], turning.matrices) for u in (0, 1)])
+    weights = beta[3:].reshape(2, m)  # of M u, for each u
+    parts = np.einsum("um,mij->uij", weights, turning.matrices)
     changes = []
     for e in np.eye(3):
         A = -np.cross(np.eye(3), e)  # A x = e x x

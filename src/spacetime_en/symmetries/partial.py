@@ -6,9 +6,9 @@ row. Under the null hypothesis y is independent of psi given c, so that
     E[(y - E[y | c]) . (psi - E[psi | c])] = 0.
 
 Both expectations are regressions, fitted on other recordings than those they are used on; the
-product of their errors is small even where each of them is not (the generalised covariance measure
-of Shah and Peters 2020; Robinson 1988; double machine learning). Where c alone tells psi, nothing is
-left of psi, and nothing is claimed: data in which everybody walks along x are no evidence.
+product of their errors is small even where each of them is not (the generalised covariance
+measure of Shah and Peters 2020; Robinson 1988; double machine learning). Where c alone tells psi,
+nothing is left of psi, and nothing is claimed: that everybody walks along x is no evidence.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class Evidence:
         count as 0.
         """
         low, high = self.interval or (0.0, 1.0)
-        shares = (self.gain, low, high)
-        return tuple(max(0.0, s * (1 - self.explained)) ** 0.5 for s in shares)  # type: ignore
+        unexplained = max(0.0, 1 - self.explained)
+        score, least, most = np.sqrt(np.maximum([self.gain, low, high], 0) * unexplained).tolist()
+        return score, least, most
 
 
 def folds_of(groups: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
@@ -160,7 +161,8 @@ def weigh(
         return Evidence(None, 0.0, None, explained, spread, np.zeros(q), 0)
     over = over[:, usable] / np.sqrt(after[usable] / R)[:, None]
     products = np.einsum("rn,rqn->rq", left, over)
-    sums = np.stack([np.bincount(group, column, groups.count) for column in products.T], axis=1)
+    sums = np.zeros((groups.count, products.shape[1]))
+    np.add.at(sums, group, products)
     z = sums.sum(0) / np.maximum(np.sqrt(np.square(sums).sum(0)), 1e-300)
     p = _by_flipping(sums, seed)
     gains = _gains(left, over, smoother.folds)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.symmetries.frames import own_frames, turned
 from spacetime_en.symmetries.partial import LEAST_SPREAD, Evidence, Smoother, folds_of, weigh
-from spacetime_en.symmetries.rows import VELOCITY, Array, Rows, Sampled, rows_of_windows
+from spacetime_en.symmetries.rows import LENGTHS, VELOCITY, Array, Rows, Sampled, rows_of_windows
 
 WAVES = 100  # random Fourier features
 # Of the direction of time, given the state: where starts look unlike ends, a forecaster that is
@@ -38,7 +40,7 @@ class Asked:
     rows: Rows
     residual: Array
     vectors: Array
-    given: Array
+    given: NDArray[np.bool_]
     identity: bool
 
     @classmethod
@@ -121,7 +123,7 @@ def bounded(residual: Array) -> Array:
     """
     length = np.linalg.norm(residual, axis=1)
     most = np.quantile(length, LONGEST)
-    return residual * np.minimum(1, most / np.maximum(length, 1e-300))[:, None]
+    return np.asarray(residual * np.minimum(1, most / np.maximum(length, 1e-300))[:, None])
 
 
 def answer(
@@ -208,7 +210,7 @@ def time_shift(rows: Rows, identity: bool) -> Evidence:
 
 @dataclass(frozen=True)
 class Turning:
-    """The answer about rotations, and what is left of the residual and of the fields that break them.
+    """The answer about rotations, and what is left of the residual and of the fields psi.
 
     Args:
         evidence: of all psi.
@@ -303,9 +305,8 @@ def scaling(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
     if graph.box is not None:
         return None
     plain = rows_of_windows(sampled, unit)
-    window = _window_of_rows(sampled)
-    count = len(graph)
-    square = np.square(plain.vectors[:, : 1 + 4]).sum((1, 2))
+    window, count = plain.window, len(graph)
+    square = np.square(plain.vectors[:, :LENGTHS]).sum((1, 2))
     total = np.bincount(window, square, count) / np.maximum(np.bincount(window, minlength=count), 1)
     size = np.sqrt(np.where(total > 0, total, 1.0))
     by = torch.from_numpy(size)[:, None, None, None]
@@ -325,15 +326,6 @@ def scaling(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
     return answer(asked, smoother, [_times(weights, fields)])
 
 
-def _window_of_rows(sampled: Sampled) -> Array:
-    """The window of each row, (R,)."""
-    graph, mask = sampled.graph, sampled.target.mask
-    kept = torch.ones(graph.x.shape[0], graph.x.shape[2], dtype=torch.bool)
-    kept = kept if graph.observed is None else graph.observed.all(1)
-    kept = kept if mask is None else kept & mask[:, -1]
-    return np.asarray(kept.nonzero()[:, 0].numpy())
-
-
 def time_reversal(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
     """Played backwards, is it the same law? psi: the direction of time, times what moves.
 
@@ -347,12 +339,21 @@ def time_reversal(sampled: Sampled, unit: float, identity: bool) -> Evidence | N
     ways = [rows_of_windows(way, unit) for way in both]
     if len(ways[0]) != len(ways[1]):
         return None
-    joined = {
+    joined: dict[str, Any] = {
         name: np.concatenate([getattr(way, name) for way in ways])
-        for name in ("residual", "vectors", "scalars", "position", "time", "node", "group")
+        for name in (
+            "residual",
+            "vectors",
+            "scalars",
+            "position",
+            "time",
+            "node",
+            "window",
+            "group",
+        )
     }
-    joined["residual"] = bounded(joined["residual"])
     rows = replace(ways[0], **joined)
+    rows = replace(rows, residual=bounded(rows.residual))
     asked = Asked.of(rows, identity)
     smoother = asked.smoother()
     sign = np.repeat([1.0, -1.0], len(ways[0]))[:, None]

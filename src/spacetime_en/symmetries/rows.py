@@ -24,6 +24,7 @@ ENOUGH_GROUPS = 40  # fewer recordings are cut into blocks
 MOST_CHANNELS = 3  # attributes of pairs, or of nodes, that weigh sums over neighbours
 MOST_PAIRS = 1 << 22  # vectors between nodes that are looked at, at a time
 VELOCITY = 0  # the place of the velocity among the vectors of a row
+LENGTHS = 5  # so many of them, at most, scale with the window; sums over pairs need not
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Rows:
         position: in the laboratory, at the last frame, (R, n).
         time: of the last frame, counted in steps, (R,).
         node: which node of its window, (R,); nodes that come and go: -1.
+        window: which window, (R,).
         group: of windows that may depend on each other, (R,).
         windows: number of windows.
         groups: what the groups are.
@@ -51,6 +53,7 @@ class Rows:
     position: Array
     time: Array
     node: NDArray[np.int64]
+    window: NDArray[np.int64]
     group: NDArray[np.int64]
     windows: int
     groups: Groups
@@ -58,7 +61,7 @@ class Rows:
     @property
     def dims(self) -> int:
         """n, the dimensions of space."""
-        return self.residual.shape[1]
+        return int(self.residual.shape[1])
 
     def __len__(self) -> int:
         return len(self.residual)
@@ -143,6 +146,7 @@ def rows_of_windows(sampled: Sampled, unit: float) -> Rows:
         graph.x[:, -1][kept].numpy(),
         sampled.steps[window].astype(float),
         node if sampled.named else np.full(len(node), -1),
+        window,
         sampled.groups.of_window[window],
         len(graph),
         sampled.groups,
