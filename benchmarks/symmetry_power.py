@@ -19,7 +19,7 @@ from spacetime_en._util.files import write_text_atomically
 from spacetime_en.data import Task, Trajectories
 from spacetime_en.symmetries import questions
 from spacetime_en.symmetries.rows import rows_of_windows, sample, typical_distance
-from spacetime_en.symmetries.study import LEVEL, NAMES, find_symmetries
+from spacetime_en.symmetries.study import ASKED_ABOUT, LEVEL, find_symmetries
 
 RESULTS = Path("results/symmetries/power.json")
 
@@ -92,9 +92,9 @@ def world(
 
 def false_alarms(sets: int, first: int = 0) -> dict[str, Any]:
     """How many of so many symmetric worlds raise an alarm about anything at all."""
-    alarms: dict[str, int] = dict.fromkeys(NAMES, 0)
+    alarms: dict[str, int] = dict.fromkeys(ASKED_ABOUT, 0)
     any_alarm, tested = 0, 0
-    true = set(NAMES) - {"scale"}  # (the pull has a length of its own)
+    true = set(ASKED_ABOUT) - {"scale"}  # (the pull has a length of its own)
     for seed in range(first, first + sets):
         report = find_symmetries(world(runs=100, seed=seed))
         found = [f.name for f in report.findings if "broken" in f.verdict and f.name in true]
@@ -116,8 +116,8 @@ def power(strengths: tuple[float, ...], runs: tuple[int, ...], sets: int) -> lis
                 task = world(runs=count, seed=1_000 + seed, anisotropy=strength)
                 sampled = sample(task)
                 some = rows_of_windows(sampled, typical_distance(sampled.graph))
-                evidence = questions.rotation(some, identity=False).evidence
-                found += evidence.p is not None and evidence.p < LEVEL / len(NAMES)
+                evidence = questions.turning_of(some, identity=False).evidence
+                found += evidence.p is not None and evidence.p < LEVEL / len(ASKED_ABOUT)
             rows.append({"anisotropy": strength, "runs": count, "sets": sets, "found": found})
             print(rows[-1], flush=True)
     return rows

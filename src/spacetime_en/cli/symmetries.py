@@ -47,10 +47,10 @@ class FindSymmetries:
             raise InputError("task: whose symmetries? Give --task NAME or --data FOLDER.")
         settings = dataclasses.asdict(getattr(self, "task_settings"))  # noqa: B009
         task = open_task({**self.source, **settings})
-        from spacetime_en.symmetries.study import NAMES, find_symmetries
+        from spacetime_en.symmetries.study import ASKED_ABOUT, find_symmetries
         from spacetime_en.symmetries.words import print_report
 
-        with progress_bar("symmetries", len(NAMES) + 1) as advance:
+        with progress_bar("symmetries", len(ASKED_ABOUT) + 1) as advance:
             report = find_symmetries(task, advance)
         if self.json:
             print(json.dumps(report.to_json(), indent=2))

@@ -25,10 +25,10 @@ from spacetime_en.symmetries.questions import bounded
 from spacetime_en.symmetries.rows import Array, Rows, Sampled, describe, rows_of_windows
 
 HALVINGS_OF_FITS = 6
-PROBED = 300  # windows that generators act on
+ACTED_ON = 300  # windows that generators act on
 STEP = 1e-4
 PENALTY = 1e-4
-SMALL = 0.05  # a generator that changes forecasts by less, beside their size, is a symmetry
+COMMUTES = 0.05  # a generator that changes forecasts by less, beside their size, is a symmetry
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def algebra_of(sampled: Sampled, unit: float) -> Algebra:
     rows = replace(rows, residual=bounded(rows.residual))
     centre = torch.from_numpy(rows.position.mean(0))
     functions = _Functions(rows.vectors, rows.position - centre.numpy())
-    probed = graph[evenly_spaced_indices(len(graph), PROBED)]
+    probed = graph[evenly_spaced_indices(len(graph), ACTED_ON)]
     there = torch.ones(probed.x.shape[0], probed.x.shape[2], dtype=torch.bool)
     there = there if probed.observed is None else probed.observed.all(1)
     probed = probed.replace(x=probed.x - centre)
@@ -161,7 +161,7 @@ def algebra_of(sampled: Sampled, unit: float) -> Algebra:
     spread = np.std([np.einsum("gk,gh,hk->k", directions, f, directions) for f in forms], axis=0)
     errors = spread / np.sqrt(HALVINGS_OF_FITS)
     sizes = np.sqrt(np.maximum(values, 0))
-    null = directions[:, values < SMALL**2 + 2 * errors]
+    null = directions[:, values < COMMUTES**2 + 2 * errors]
     kinds = [g.kind for g in every]
     shares = {
         kind: float(np.square(null[[k == kind for k in kinds]]).sum())

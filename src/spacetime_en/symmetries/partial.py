@@ -106,8 +106,12 @@ class Smoother:
 
         Each column has the penalty with which its held-out error is least.
         """
+        return self.fits_and_freedom(values)[0]
+
+    def fits_and_freedom(self, values: Array) -> tuple[Array, Array]:
+        """The same, and the degrees of freedom that each column has used, (q,)."""
         best = np.full(values.shape[1], np.inf)
-        made = np.zeros_like(values)
+        made, freedom = np.zeros_like(values), np.zeros(values.shape[1])
         projected, tested = [], []
         total = self.basis.T @ values
         for k, axes in enumerate(self.axes):
@@ -123,7 +127,8 @@ class Smoother:
             error = np.square(values - fitted).sum(0)
             better = error < best
             made[:, better], best[better] = fitted[:, better], error[better]
-        return made
+            freedom[better] = (np.maximum(sizes, 0) * shrunk).sum()  # (of the last fold)
+        return made, freedom
 
 
 def weigh(
@@ -147,9 +152,11 @@ def weigh(
         seed: of the random signs.
     """
     R, q, n = psi.shape
-    left = residual - smoother.fits(residual)
+    fitted, freedom = smoother.fits_and_freedom(residual)
+    left = residual - fitted
     flat = psi.reshape(R, q * n)
-    over = (flat - smoother.fits(flat)).reshape(R, q, n)
+    fitted, psi_freedom = smoother.fits_and_freedom(flat)
+    over = (flat - fitted).reshape(R, q, n)
     before = np.square(psi - psi.mean(0)).sum((0, 2))
     after = np.square(over).sum((0, 2))
     share = after / np.maximum(before, 1e-300)
@@ -164,7 +171,10 @@ def weigh(
     sums = np.zeros((groups.count, products.shape[1]))
     np.add.at(sums, group, products)
     z = sums.sum(0) / np.maximum(np.sqrt(np.square(sums).sum(0)), 1e-300)
-    p = _by_flipping(sums, seed)
+    # The errors of both regressions have a product in common that no flip of signs shows: its
+    # variance, beside that of the sum itself, is what the degrees of freedom are to the rows.
+    common = min(freedom.max(), psi_freedom.max()) / R
+    p = _by_flipping(sums, 1 + common, seed)
     gains = _gains(left, over, smoother.folds)
     rows = Groups(group, groups.count, groups.blocks)
     (interval,) = mean_intervals(gains[None], rows)
@@ -182,14 +192,17 @@ def weigh(
     )
 
 
-def _by_flipping(sums: Array, seed: int) -> float:
+def _by_flipping(sums: Array, inflation: float, seed: int) -> float:
     """The p-value of the largest studentised sum, by random signs of the groups, (G, q).
 
     Under the null hypothesis each group's sum has mean 0. Their sizes, which differ a lot, stay.
+
+    Args:
+        inflation: of the variance of the whole sum, beside that of its parts.
     """
     generator = np.random.default_rng(seed)
     size = np.maximum(np.sqrt(np.square(sums).sum(0)), 1e-300)
-    found = np.abs(sums.sum(0) / size).max()
+    found = np.abs(sums.sum(0) / size).max() / np.sqrt(inflation)
     larger = 0
     for part in np.array_split(np.empty(FLIPS), max(1, FLIPS * len(sums) // (1 << 23))):
         signs = generator.choice([-1.0, 1.0], size=(len(part), len(sums)))

@@ -227,7 +227,7 @@ class Turning:
     over: Array
 
 
-def rotation(rows: Rows, identity: bool, axis: Array | None = None) -> Turning:
+def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning:
     """Does it matter which way it goes? psi: a constant field, and fields M u of matrices M.
 
     u is the velocity and the residual that a symmetric law would make: that is anisotropy.

@@ -23,7 +23,7 @@ SLIGHT = 0.02  # a change of forecasts, beside the residual, that hardly matters
 DRIFTING = ("time shift", "time reversal", "scale")
 FEWEST_WINDOWS, FEWEST_BLOCKS = 100, 12
 Verdict = Literal["holds", "slightly broken", "broken", "untested"]
-NAMES = (
+ASKED_ABOUT = (
     *("translation", "rotation", "reflection", "permutation"),
     *("time shift", "time reversal", "scale", "boost"),
 )
@@ -34,7 +34,7 @@ class Finding:
     """What is known about one symmetry.
 
     Args:
-        name: one of ``NAMES``.
+        name: one of ``ASKED_ABOUT``.
         verdict: in a word or two.
         score: by how much what breaks it changes a forecast, beside the residual from the straight
             line, and the ends of its 95 % interval; None: untested.
@@ -100,7 +100,7 @@ def find_symmetries(task: Task, tell: Callable[[int], None] = lambda _: None) ->
 
     Args:
         task: whose windows.
-        tell: is called with 1 after each of ``len(NAMES) + 1`` steps.
+        tell: is called with 1 after each of ``len(ASKED_ABOUT) + 1`` steps.
     """
     sampled = sample(task)
     if len(sampled.graph) < FEWEST_WINDOWS or sampled.groups.count < FEWEST_BLOCKS:
@@ -120,7 +120,11 @@ def find_symmetries(task: Task, tell: Callable[[int], None] = lambda _: None) ->
         """Keep an answer; whether it speaks against the symmetry."""
         asked[name] = evidence
         tell(1)
-        return evidence is not None and evidence.p is not None and evidence.p < LEVEL / len(NAMES)
+        return (
+            evidence is not None
+            and evidence.p is not None
+            and evidence.p < LEVEL / len(ASKED_ABOUT)
+        )
 
     identity = ask("permutation", questions.permutation(rows))
     somewhere = ask("translation", questions.translation(rows, identity))
@@ -128,7 +132,7 @@ def find_symmetries(task: Task, tell: Callable[[int], None] = lambda _: None) ->
         rows = rows.with_vector(rows.position - rows.position.mean(0))
     ask("boost", questions.boost(rows, identity))
     ask("time shift", questions.time_shift(rows, identity))
-    turning = questions.rotation(rows, identity)
+    turning = questions.turning_of(rows, identity)
     axis = None
     if ask("rotation", turning.evidence) and rows.dims == 3:
         axis = _axis(task, turning, rows, identity)
@@ -162,8 +166,8 @@ def _axis(task: Task, turning: questions.Turning, rows: Rows, identity: bool) ->
     stated = _stated_up(task)
     for axis in [stated] * (stated is not None) + [axis_of(turning, rows)]:
         assert axis is not None
-        about = questions.rotation(rows, identity, axis).evidence
-        if about.p is None or about.p >= LEVEL / len(NAMES) or about.size[0] < SLIGHT:
+        about = questions.turning_of(rows, identity, axis).evidence
+        if about.p is None or about.p >= LEVEL / len(ASKED_ABOUT) or about.size[0] < SLIGHT:
             return axis
     return None
 
@@ -172,7 +176,9 @@ def _reflection(
     rows: Rows, identity: bool, rotation: Evidence | None, axis: Array | None
 ) -> Evidence:
     """Mirrors that contain the axis; if no rotation holds, the coordinate mirror that fits best."""
-    broken = rotation is not None and rotation.p is not None and rotation.p < LEVEL / len(NAMES)
+    broken = (
+        rotation is not None and rotation.p is not None and rotation.p < LEVEL / len(ASKED_ABOUT)
+    )
     if axis is not None or not broken:
         kept = np.zeros((0, rows.dims)) if axis is None else axis[None]
         return questions.mirrored(rows, identity, kept)
@@ -192,7 +198,7 @@ def _judged(asked: dict[str, Evidence | None]) -> tuple[Finding, ...]:
             break
         rejected.add(name)
     findings = []
-    for name in NAMES:
+    for name in ASKED_ABOUT:
         evidence = asked[name]
         if evidence is None or evidence.p is None:
             findings.append(Finding(name, "untested", None, None, UNTESTED[name]))
