@@ -120,11 +120,7 @@ def find_symmetries(task: Task, tell: Callable[[int], None] = lambda _: None) ->
         """Keep an answer; whether it speaks against the symmetry."""
         asked[name] = evidence
         tell(1)
-        return (
-            evidence is not None
-            and evidence.p is not None
-            and evidence.p < LEVEL / len(ASKED_ABOUT)
-        )
+        return _speaks_against(evidence)
 
     identity = ask("permutation", questions.permutation(rows))
     somewhere = ask("translation", questions.translation(rows, identity))
@@ -155,6 +151,11 @@ def find_symmetries(task: Task, tell: Callable[[int], None] = lambda _: None) ->
     )
 
 
+def _speaks_against(evidence: Evidence | None) -> bool:
+    """Whether it does so at the level, whatever the other answers are (Bonferroni)."""
+    return evidence is not None and evidence.p is not None and evidence.p < LEVEL / len(ASKED_ABOUT)
+
+
 def _stated_up(task: Task) -> Array | None:
     """The direction that the data themselves call up."""
     up = task.train.trajectories.meta.get("up")
@@ -167,7 +168,7 @@ def _axis(task: Task, turning: questions.Turning, rows: Rows, identity: bool) ->
     for axis in [stated] * (stated is not None) + [axis_of(turning, rows)]:
         assert axis is not None
         about = questions.turning_of(rows, identity, axis).evidence
-        if about.p is None or about.p >= LEVEL / len(ASKED_ABOUT) or about.size[0] < SLIGHT:
+        if not _speaks_against(about) or about.size[0] < SLIGHT:
             return axis
     return None
 
@@ -176,10 +177,7 @@ def _reflection(
     rows: Rows, identity: bool, rotation: Evidence | None, axis: Array | None
 ) -> Evidence:
     """Mirrors that contain the axis; if no rotation holds, the coordinate mirror that fits best."""
-    broken = (
-        rotation is not None and rotation.p is not None and rotation.p < LEVEL / len(ASKED_ABOUT)
-    )
-    if axis is not None or not broken:
+    if axis is not None or not _speaks_against(rotation):
         kept = np.zeros((0, rows.dims)) if axis is None else axis[None]
         return questions.mirrored(rows, identity, kept)
     found = [
