@@ -103,7 +103,13 @@ def false_alarms(sets: int, first: int = 0) -> dict[str, Any]:
         for name in found:
             alarms[name] += 1
         print(f"set {seed}: {', '.join(found) or 'none'}; {any_alarm} of {tested}", flush=True)
-    return {"sets": tested, "with_an_alarm": any_alarm, "level": LEVEL, "by_symmetry": alarms}
+    return {
+        "first_seed": first,
+        "sets": tested,
+        "with_an_alarm": any_alarm,
+        "level": LEVEL,
+        "by_symmetry": alarms,
+    }
 
 
 def power(strengths: tuple[float, ...], runs: tuple[int, ...], sets: int) -> list[dict[str, Any]]:
@@ -127,12 +133,13 @@ def main() -> None:
     """Measure both, and write them down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=100, help="symmetric data sets")
+    parser.add_argument("--first", type=int, default=10_000, help="the first of their seeds")
     parser.add_argument("--repeats", type=int, default=10, help="data sets of each strength")
     parser.add_argument("--runs", type=int, nargs="+", default=[100, 400], help="their sizes")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     found = {
-        "false_alarms": false_alarms(arguments.sets),
+        "false_alarms": false_alarms(arguments.sets, arguments.first),
         "power": power((0.01, 0.03, 0.1, 0.3), tuple(arguments.runs), arguments.repeats),
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

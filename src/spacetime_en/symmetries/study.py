@@ -18,9 +18,9 @@ from spacetime_en.symmetries.rows import Array, Rows, rows_of_windows, sample, t
 
 LEVEL = 0.05  # of a false alarm about any symmetry of a data set (Holm 1979)
 SLIGHT = 0.02  # a change of forecasts, beside the residual, that hardly matters
-# Windows are not spread over these groups by chance: late ones look unlike early ones. What the
-# forecaster misses then differs, too, and a change below SLIGHT is no evidence.
-DRIFTING = ("time shift", "time reversal", "scale")
+# Windows are not spread over these groups by chance: late, large or fast ones look unlike others.
+# What the forecaster misses then differs, too, and a change below SLIGHT is no evidence.
+DRIFTING = ("time shift", "time reversal", "scale", "boost")
 FEWEST_WINDOWS, FEWEST_BLOCKS = 100, 12
 Verdict = Literal["holds", "slightly broken", "broken", "untested"]
 ASKED_ABOUT = (
@@ -242,8 +242,8 @@ def _advice(
         )
     elif "rotation" in broken:
         said.append(
-            "Rotations do not hold about any axis: equivariant models miss what breaks them; "
-            "compare them with mlp, lstm and linear."
+            "About no axis were rotations seen to hold: directions of the laboratory help to forecast. "
+            "Compare equivariant models with mlp, lstm and linear."
         )
     if "translation" in broken:
         said.append(
