@@ -242,8 +242,8 @@ def _advice(
         )
     elif "rotation" in broken:
         said.append(
-            "About no axis were rotations seen to hold: directions of the laboratory help to forecast. "
-            "Compare equivariant models with mlp, lstm and linear."
+            "About no axis were rotations seen to hold: directions of the laboratory help to "
+            "forecast. Compare equivariant models with mlp, lstm and linear."
         )
     if "translation" in broken:
         said.append(
