@@ -28,6 +28,10 @@ COMMANDS = {
     "simulate": ("commands.simulate", "Simulate trajectories into a data set."),
     "data info": ("data.DataInfo", "Describe a task or a data set."),
     "data import": ("commands.data_import", "Import trajectories from a file into a data set."),
+    "symmetries": (
+        "symmetries.FindSymmetries",
+        "Find out which symmetries your data have.",
+    ),
     "models": ("commands.models", "List the presets with parameter counts and symmetries."),
     "demo": ("commands.demo", "Train four small models; print a table, draw plots."),
     "reproduce": ("commands.reproduce", "Redo the paper's experiments: tables, figures, report."),

@@ -2,9 +2,9 @@
 
 ``job``, ``results``, ``workers``, ``preload``, ``claims`` and ``display`` are the engine: jobs that
 depend on each other, with one JSON file each. ``candidates``, ``budget``, ``models`` and
-``judging`` are the jobs of ``spacetime compare``, ``comparison`` plans them, ``intervals`` and
-``leaderboard`` weigh their results, ``table``, ``panel``, ``page`` and ``report`` present them.
-Imports report and every room below.
+``judging`` are the jobs of ``spacetime compare``, ``comparison`` plans them, ``leaderboard`` weighs
+their results, ``table``, ``panel``, ``page`` and ``report`` present them. Imports report and every
+room below.
 """
 
 from lazy_loader import attach_stub

@@ -37,7 +37,6 @@ from spacetime_en._util.trust import remember
 from spacetime_en.compare.budget import ModelBudget
 from spacetime_en.compare.candidates import Candidate, find_candidates
 from spacetime_en.compare.claims import open_claims
-from spacetime_en.compare.intervals import Groups
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
@@ -46,6 +45,7 @@ from spacetime_en.compare.report import write_comparison
 from spacetime_en.compare.results import RESULTS, read_result
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
+from spacetime_en.intervals import Groups
 from spacetime_en.runs.config import open_task
 from spacetime_en.runs.run import FACTS_FILE, Run
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.compare.candidates import KINDS, Candidate, FitKind
-from spacetime_en.compare.intervals import COVERAGE, Groups, mean_intervals
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.results import Result, read_result
 from spacetime_en.compare.table import Cell, Table, number
+from spacetime_en.intervals import COVERAGE, Groups, mean_intervals
 
 BOARD_HEAD = ("model", "error", "median", "± seeds", "to the best [95 %]", "training")
 SUMMARY = ("mean", "median", "p90", "standard_error")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spacetime_en.compare.intervals import FEWEST_DRAWN, Groups, mean_intervals
+from spacetime_en.intervals import FEWEST_DRAWN, Groups, mean_intervals
 
 
 def mean_interval(values, groups):

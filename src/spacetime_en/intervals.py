@@ -1,4 +1,4 @@
-"""How sure a difference between two models is: paired bootstrap over recordings."""
+"""How sure a mean over windows is, or a difference of two models: bootstrap over recordings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ class Groups:
 
     @classmethod
     def of(
-        cls, recordings: NDArray[np.int64], first_steps: NDArray[np.int64], span: int = 1
+        cls,
+        recordings: NDArray[np.int64],
+        first_steps: NDArray[np.int64],
+        span: int = 1,
+        fewest: int = FEWEST_GROUPS,
     ) -> Groups:
         """Group windows by recording; a few recordings are cut into blocks.
 
@@ -43,12 +47,13 @@ class Groups:
             recordings: the recording of each window, (W,).
             first_steps: the step of its first frame, (W,).
             span: number of steps from the first frame of a window to its last target.
+            fewest: recordings that are enough; fewer are cut, into so many blocks if they can be.
         """
         _, of_window = np.unique(recordings, return_inverse=True)
         count = int(of_window.max()) + 1
-        if count >= FEWEST_GROUPS:
+        if count >= fewest:
             return cls(of_window, count, blocks=False)
-        wanted = max(count, FEWEST_GROUPS, math.isqrt(len(recordings)))
+        wanted = max(count, fewest, math.isqrt(len(recordings)))
         size = max(1, math.ceil(len(recordings) / wanted))
         orders = []
         for recording in range(count):

@@ -1,0 +1,45 @@
+"""Frames that windows bring along: axes made of a row's own vectors, which turn with it.
+
+For a frame h(z) with h(g z) = h(z) g^-1, the law P(y | z) has the symmetry g if and only if h y,
+given the window in its own frame, h z, does not depend on h.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spacetime_en.symmetries.rows import Array
+
+
+def own_frames(vectors: Array, axis: Array | None = None) -> Array:
+    """Rotations to a frame of each row's own, (R, n, n), det = 1: Gram-Schmidt on its vectors.
+
+    A row whose vectors are parallel, or zero, gets axes of the laboratory in their place: a frame
+    that does not turn with the row, and tells nothing.
+
+    Args:
+        vectors: (R, K, n), the most reliable first.
+        axis: leave this direction as it is, the first of every frame, (n,); None: none.
+    """
+    R, _, n = vectors.shape
+    laboratory = np.broadcast_to(np.eye(n), (R, n, n))
+    given = [] if axis is None else [np.broadcast_to(axis, (R, 1, n))]
+    candidates = np.concatenate([*given, vectors, laboratory], axis=1)
+    frame = np.zeros((R, n, n))
+    found = np.zeros(R, dtype=int)
+    for k in range(candidates.shape[1]):
+        vector = candidates[:, k]
+        rest = vector - np.einsum("rij,ri->rj", frame, np.einsum("rij,rj->ri", frame, vector))
+        length = np.linalg.norm(rest, axis=1)
+        new = (found < n) & (length > 1e-6 * np.linalg.norm(vector, axis=1)) & (length > 0)
+        frame[new, found[new]] = rest[new] / length[new, None]
+        found += new
+    frame[np.linalg.det(frame) < 0, -1] *= -1
+    return frame
+
+
+def turned(frames: Array, vectors: Array) -> Array:
+    """Vectors of each row in its frame: (R, n, n) and (R, n) or (R, K, n) -> the same shape."""
+    if vectors.ndim == 2:
+        return np.asarray(np.einsum("rij,rj->ri", frames, vectors))
+    return np.asarray(np.einsum("rij,rkj->rki", frames, vectors))

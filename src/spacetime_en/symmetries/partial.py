@@ -1,0 +1,228 @@
+"""Does something predict what is left of a target once all that may predict it has been taken out?
+
+Let y (a residual), c (what a symmetric law may depend on) and psi (what it may not) belong to each
+row. Under the null hypothesis y is independent of psi given c, so that
+
+    E[(y - E[y | c]) . (psi - E[psi | c])] = 0.
+
+Both expectations are regressions, fitted on other recordings than those they are used on; the
+product of their errors is small even where each of them is not (the generalised covariance
+measure of Shah and Peters 2020; Robinson 1988; double machine learning). Where c alone tells psi,
+nothing is left of psi, and nothing is claimed: that everybody walks along x is no evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacetime_en.intervals import Groups, mean_intervals
+from spacetime_en.symmetries.rows import Array
+
+FOLDS = 5
+FLIPS = 4_999
+PENALTIES = 10.0 ** np.arange(-7, 3)  # relative to the mean square of the basis, of all rows
+LEAST_SPREAD = 0.02  # of the variance of psi must be left, given c
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a test found.
+
+    Args:
+        p: the probability of so large a statistic if the symmetry holds; None: nothing is left to
+            test with.
+        gain: by how much the squared error of the forecasts falls when they may use psi, as a
+            share of it, on recordings that were not fitted.
+        interval: of the gain, 95 %; None: too few groups.
+        explained: the share of the residual's square that c explains.
+        spread: the share of the variance of psi that is left given c.
+        z: the studentised covariance of each psi with the residual, (q,).
+        strongest: the place of the largest of them.
+    """
+
+    p: float | None
+    gain: float
+    interval: tuple[float, float] | None
+    explained: float
+    spread: float
+    z: Array
+    strongest: int
+
+    @property
+    def size(self) -> tuple[float, float, float]:
+        """How much psi changes a forecast, beside the residual itself, with a 95 % interval.
+
+        The root of (gain x unexplained share): 0.1 for a force that is 10 % off. Negative gains
+        count as 0.
+        """
+        low, high = self.interval or (0.0, 1.0)
+        unexplained = max(0.0, 1 - self.explained)
+        score, least, most = np.sqrt(np.maximum([self.gain, low, high], 0) * unexplained).tolist()
+        return score, least, most
+
+
+def folds_of(groups: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
+    """A fold for each row; a group is never in two."""
+    count = int(groups.max()) + 1
+    order = np.random.default_rng(seed).permutation(count)
+    return (order % FOLDS)[groups]
+
+
+@dataclass(frozen=True)
+class Smoother:
+    """Ridge regressions on a basis, fitted on all folds but one, (R, p).
+
+    Args:
+        axes: the eigenvectors of B^T B of the other folds, for each fold.
+        sizes: the eigenvalues.
+        basis: standardised, a constant first.
+        folds: (R,).
+    """
+
+    basis: Array
+    folds: NDArray[np.int64]
+    axes: list[Array]
+    sizes: list[Array]
+
+    @classmethod
+    def of(cls, basis: Array, folds: NDArray[np.int64]) -> Smoother:
+        """Prepare the regressions on a basis, (R, p)."""
+        deviation = basis.std(0)
+        kept = deviation > 1e-9 * np.maximum(np.abs(basis).max(0), 1e-300)
+        basis = (basis[:, kept] - basis[:, kept].mean(0)) / deviation[kept]
+        # A few far-away rows must not decide: a column's values end at six deviations.
+        basis = np.clip(basis, -6, 6)
+        basis = np.concatenate([np.ones((len(basis), 1)), basis], axis=1)
+        grams = [basis[folds == k].T @ basis[folds == k] for k in range(FOLDS)]
+        total = sum(grams)
+        sizes, axes = zip(*(np.linalg.eigh(total - gram) for gram in grams), strict=True)
+        return cls(basis, folds, list(axes), list(sizes))
+
+    def fits(self, values: Array) -> Array:
+        """The regression of each column on the basis, held-out fold by fold, (R, q) -> (R, q).
+
+        Each column has the penalty with which its held-out error is least.
+        """
+        return self.fits_and_freedom(values)[0]
+
+    def fits_and_freedom(self, values: Array) -> tuple[Array, Array]:
+        """The same, and the degrees of freedom that each column has used, (q,)."""
+        best = np.full(values.shape[1], np.inf)
+        made, freedom = np.zeros_like(values), np.zeros(values.shape[1])
+        projected, tested = [], []
+        total = self.basis.T @ values
+        for k, axes in enumerate(self.axes):
+            own = self.folds == k
+            projected.append(axes.T @ (total - self.basis[own].T @ values[own]))
+            tested.append(self.basis[own] @ axes)
+        for penalty in PENALTIES:
+            fitted = np.empty_like(values)
+            for k, sizes in enumerate(self.sizes):
+                own = self.folds == k
+                shrunk = 1 / (np.maximum(sizes, 0) + penalty * (~own).sum())
+                fitted[own] = tested[k] @ (shrunk[:, None] * projected[k])
+            error = np.square(values - fitted).sum(0)
+            better = error < best
+            made[:, better], best[better] = fitted[:, better], error[better]
+            freedom[better] = (np.maximum(sizes, 0) * shrunk).sum()  # (of the last fold)
+        return made, freedom
+
+
+def weigh(
+    smoother: Smoother,
+    residual: Array,
+    psi: Array,
+    groups: Groups,
+    group: NDArray[np.int64],
+    least_spread: float = LEAST_SPREAD,
+    seed: int = 0,
+) -> Evidence:
+    """Test whether psi predicts the residual beyond c.
+
+    Args:
+        smoother: regressions on functions of c.
+        residual: y, (R, n).
+        psi: (R, q, n), each a vector field that the symmetry forbids.
+        groups: what is independent.
+        group: of each row, (R,).
+        least_spread: psi of which less is left, given c, are not looked at.
+        seed: of the random signs.
+    """
+    R, q, n = psi.shape
+    fitted, freedom = smoother.fits_and_freedom(residual)
+    left = residual - fitted
+    flat = psi.reshape(R, q * n)
+    fitted, psi_freedom = smoother.fits_and_freedom(flat)
+    over = (flat - fitted).reshape(R, q, n)
+    before = np.square(psi - psi.mean(0)).sum((0, 2))
+    after = np.square(over).sum((0, 2))
+    share = after / np.maximum(before, 1e-300)
+    usable = (share > least_spread) & (after > 1e-12 * np.square(psi).sum((0, 2)))
+    unexplained, whole = float(np.square(left).sum()), float(np.square(residual).sum())
+    explained = 1 - unexplained / max(whole, 1e-300)
+    spread = float(share.max(initial=0.0))
+    if not usable.any() or unexplained == 0:
+        return Evidence(None, 0.0, None, explained, spread, np.zeros(q), 0)
+    over = over[:, usable] / np.sqrt(after[usable] / R)[:, None]
+    products = np.einsum("rn,rqn->rq", left, over)
+    sums = np.zeros((groups.count, products.shape[1]))
+    np.add.at(sums, group, products)
+    z = sums.sum(0) / np.maximum(np.sqrt(np.square(sums).sum(0)), 1e-300)
+    # The errors of both regressions have a product in common that no flip of signs shows: its
+    # variance, beside that of the sum itself, is what the degrees of freedom are to the rows.
+    common = min(freedom.max(), psi_freedom.max()) / R
+    p = _by_flipping(sums, 1 + common, seed)
+    gains = _gains(left, over, smoother.folds)
+    rows = Groups(group, groups.count, groups.blocks)
+    (interval,) = mean_intervals(gains[None], rows)
+    mean = unexplained / R
+    all_z = np.zeros(q)
+    all_z[usable] = z
+    return Evidence(
+        p,
+        float(gains.mean()) / mean,
+        None if interval is None else (interval[0] / mean, interval[1] / mean),
+        explained,
+        spread,
+        all_z,
+        int(np.abs(all_z).argmax()),
+    )
+
+
+def _by_flipping(sums: Array, inflation: float, seed: int) -> float:
+    """The p-value of the largest studentised sum, by random signs of the groups, (G, q).
+
+    Under the null hypothesis each group's sum has mean 0. Their sizes, which differ a lot, stay.
+
+    Args:
+        inflation: of the variance of the whole sum, beside that of its parts.
+    """
+    generator = np.random.default_rng(seed)
+    size = np.maximum(np.sqrt(np.square(sums).sum(0)), 1e-300)
+    found = np.abs(sums.sum(0) / size).max() / np.sqrt(inflation)
+    larger = 0
+    for part in np.array_split(np.empty(FLIPS), max(1, FLIPS * len(sums) // (1 << 23))):
+        signs = generator.choice([-1.0, 1.0], size=(len(part), len(sums)))
+        # (Rounding must not make the flip that changes nothing look smaller than itself.)
+        larger += int((np.abs(signs @ sums / size).max(1) >= found * (1 - 1e-12)).sum())
+    return (1 + larger) / (1 + FLIPS)
+
+
+def _gains(left: Array, over: Array, folds: NDArray[np.int64]) -> Array:
+    """By how much squared errors fall if psi is regressed on, too, row by row, held out, (R,)."""
+    q = over.shape[1]
+    grams, sides = [], []
+    for k in range(FOLDS):
+        own = over[folds == k]
+        grams.append(np.einsum("rqn,rpn->qp", own, own))
+        sides.append(np.einsum("rqn,rn->q", own, left[folds == k]))
+    fitted = np.empty_like(left)
+    for k in range(FOLDS):
+        gram, side = sum(grams) - grams[k], sum(sides) - sides[k]
+        # Weights that are noise shrink: ten rows' worth of nothing for each.
+        beta = np.linalg.solve(gram + 0.01 * np.trace(gram) / q * np.eye(q), side)
+        fitted[folds == k] = np.einsum("rqn,q->rn", over[folds == k], beta)
+    return np.asarray((np.square(left) - np.square(left - fitted)).sum(1))

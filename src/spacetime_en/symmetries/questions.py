@@ -1,0 +1,412 @@
+"""One question for each group: what its law may depend on, c, and what it may not, psi.
+
+Each asks for one group only, and takes no other for granted: the question of translations, say, has
+directions of the laboratory in c, so that a wind is no answer to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spacetime_en.graph import Forecast, SpacetimeGraph
+from spacetime_en.symmetries.frames import own_frames, turned
+from spacetime_en.symmetries.partial import LEAST_SPREAD, Evidence, Smoother, folds_of, weigh
+from spacetime_en.symmetries.rows import LENGTHS, VELOCITY, Array, Rows, Sampled, rows_of_windows
+
+WAVES = 100  # random Fourier features
+# Of the direction of time, given the state: where starts look unlike ends, a forecaster that is
+# good at the ones and bad at the others would pass for a law that knows the direction.
+LEAST_OVERLAP = 0.7
+LONGEST = 0.99  # quantile: longer residuals count as this long
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Rows for a question, in the frame in which it is put.
+
+    Args:
+        rows: whose groups count.
+        residual, vectors: in that frame, (R, n) and (R, K, n).
+        given: which vectors the law may depend on, (K,).
+        identity: whether it may depend on which node it is.
+    """
+
+    rows: Rows
+    residual: Array
+    vectors: Array
+    given: NDArray[np.bool_]
+    identity: bool
+
+    @classmethod
+    def of(cls, rows: Rows, identity: bool, frames: Array | None = None) -> Asked:
+        """In the laboratory's frame, or in `frames`, (R, n, n); the law may know all vectors."""
+        residual, vectors = rows.residual, rows.vectors
+        if frames is not None:
+            residual, vectors = turned(frames, residual), turned(frames, vectors)
+        return cls(rows, residual, vectors, np.ones(vectors.shape[1], dtype=bool), identity)
+
+    def smoother(self) -> Smoother:
+        """Regressions on functions of c."""
+        rows = self.rows
+        basis = functions_of(self.vectors[:, self.given], rows.scalars, _who(rows, self.identity))
+        return Smoother.of(basis, folds_of(rows.group))
+
+
+def functions_of(vectors: Array, scalars: Array, who: Array) -> Array:
+    """A basis of functions of c, (R, p).
+
+    Components; components times the logarithms of all lengths, of which forces at any distance are
+    made; random waves; attributes and, for nodes that differ, indicators, times components.
+
+    Args:
+        vectors: (R, K, n).
+        scalars: (R, S).
+        who: indicators of nodes or kinds of nodes, (R, J).
+    """
+    R, K, n = vectors.shape
+    if K == 0:
+        return np.concatenate([scalars, who], axis=1)
+    flat = vectors.reshape(R, K * n)
+    size = np.linalg.norm(vectors, axis=2)
+    typical = np.median(size, axis=0)
+    typical = np.where(typical > 0, typical, np.maximum(size.mean(0), 1e-300))
+    lengths = np.log1p(size / typical)
+    generator = np.random.default_rng(0)
+    standard = flat / np.maximum(flat.std(0), 1e-300)
+    waves = generator.standard_normal((K * n, WAVES)) / np.sqrt(K * n)
+    phase = generator.uniform(0, 2 * np.pi, WAVES)
+    parts = [
+        flat,
+        lengths,
+        _products(flat, lengths),
+        np.cos(np.clip(standard, -4, 4) @ waves + phase),
+        scalars,
+        _products(flat, scalars),
+        who,
+        _products(flat[:, : 4 * n], who),
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def _products(a: Array, b: Array) -> Array:
+    """All products of a column of a with one of b, (R, p) and (R, q) -> (R, p q)."""
+    return np.asarray(np.einsum("rp,rq->rpq", a, b).reshape(len(a), -1))
+
+
+def _who(rows: Rows, identity: bool) -> Array:
+    """Indicators of the nodes if they matter, else of nodes that attributes already name."""
+    nodes = int(rows.node.max()) + 1
+    if nodes < 2:
+        return np.zeros((len(rows), 0))
+    if identity:
+        return np.eye(nodes)[rows.node]
+    if rows.scalars.shape[1] == 0:
+        return np.zeros((len(rows), 0))
+    first = np.array([np.argmax(rows.node == i) for i in range(nodes)])
+    constant = (rows.scalars == rows.scalars[first][rows.node]).all()
+    if not constant:
+        return np.zeros((len(rows), 0))
+    _, kind = np.unique(rows.scalars[first], axis=0, return_inverse=True)
+    return np.eye(int(kind.max()) + 1)[kind.reshape(-1)[rows.node]]
+
+
+def bounded(residual: Array) -> Array:
+    """Residuals, the longest shortened: a few close encounters would drown all others.
+
+    A function of the residual alone that turns with it: what is independent stays so.
+    """
+    length = np.linalg.norm(residual, axis=1)
+    most = np.quantile(length, LONGEST)
+    return np.asarray(residual * np.minimum(1, most / np.maximum(length, 1e-300))[:, None])
+
+
+def answer(
+    asked: Asked, smoother: Smoother, psi: Sequence[Array], least_spread: float = LEAST_SPREAD
+) -> Evidence:
+    """Weigh the fields psi, (R, n) or (R, q, n) each."""
+    fields = [f[:, None] if f.ndim == 2 else f for f in psi]
+    whole = np.concatenate(fields, axis=1)
+    rows = asked.rows
+    return weigh(smoother, asked.residual, whole, rows.groups, rows.group, least_spread)
+
+
+def _times(weights: Array, vectors: Sequence[Array]) -> Array:
+    """Each weight (R, w) times each vector (R, n): (R, w V, n)."""
+    stacked = np.stack(vectors, axis=1)  # (R, V, n)
+    product = np.einsum("rw,rvn->rwvn", weights, stacked)
+    return np.asarray(product.reshape(len(weights), -1, stacked.shape[2]))
+
+
+def _constants(rows: Rows) -> list[Array]:
+    """The unit vectors of the laboratory as fields, (R, n) each."""
+    return [np.broadcast_to(e, rows.residual.shape) for e in np.eye(rows.dims)]
+
+
+def matrix_fields(vector: Array) -> Array:
+    """All E_kl u with one entry 1 in row k and column l, as fields, (R, n) -> (R, n n, n)."""
+    return _times(vector, _units_like(vector))
+
+
+def _units_like(vector: Array) -> list[Array]:
+    return [np.broadcast_to(e, vector.shape) for e in np.eye(vector.shape[1])]
+
+
+# --- the questions --------------------------------------------------------------------------------
+
+
+def permutation(rows: Rows) -> Evidence | None:
+    """Does it matter which node it is? psi: an indicator of each, times what moves it."""
+    nodes = int(rows.node.max()) + 1
+    if nodes < 2:
+        return None
+    asked = Asked.of(rows, identity=False)
+    smoother = asked.smoother()
+    expected = smoother.fits(asked.residual)
+    indicator = np.eye(nodes)[rows.node] - 1 / nodes
+    fields = [*_constants(rows), rows.vectors[:, VELOCITY], expected]
+    return answer(asked, smoother, [_times(indicator, fields)])
+
+
+def translation(rows: Rows, identity: bool) -> Evidence:
+    """Does it matter where it is? psi: functions of the place, along each direction.
+
+    Linear, quadratic, and beyond the tenths nearest to the borders, where walls are.
+    """
+    asked = Asked.of(rows, identity)
+    place = rows.position - rows.position.mean(0)
+    place = place / np.maximum(place.std(), 1e-300)
+    low, high = np.quantile(place, [0.1, 0.9], axis=0)
+    rows_, columns = np.triu_indices(rows.dims)
+    squares = place[:, rows_] * place[:, columns]
+    beyond = [np.maximum(place - high, 0), np.maximum(low - place, 0)]
+    weights = np.concatenate([place, squares, *beyond], axis=1)
+    return answer(asked, asked.smoother(), [_times(weights, _constants(rows))])
+
+
+def boost(rows: Rows, identity: bool) -> Evidence:
+    """Does it matter how fast all move together? psi: linear in the velocity, and drag |v| v."""
+    asked = replace(Asked.of(rows, identity), given=rows.relative)
+    v = rows.vectors[:, VELOCITY]
+    drag = np.linalg.norm(v, axis=1, keepdims=True) * v
+    return answer(asked, asked.smoother(), [matrix_fields(v), drag])
+
+
+def time_shift(rows: Rows, identity: bool) -> Evidence:
+    """Does it matter when it is? psi: t and t^2, times what moves the node."""
+    asked = Asked.of(rows, identity)
+    smoother = asked.smoother()
+    time = rows.time - rows.time.mean()
+    time = time / np.maximum(time.std(), 1e-300)
+    weights = np.stack([time, np.square(time)], axis=1)
+    fields = [*_constants(rows), rows.vectors[:, VELOCITY], smoother.fits(asked.residual)]
+    return answer(asked, smoother, [_times(weights, fields)])
+
+
+@dataclass(frozen=True)
+class Turning:
+    """The answer about rotations, and what is left of the residual and of the fields psi.
+
+    Args:
+        evidence: of all psi.
+        matrices: M of the fields M u, (m, n, n): those that rotations change.
+        moments: of u, the velocity and the expected residual, E[u u^T], (2, n, n).
+        left: the residual that c does not explain, in the laboratory, (R, n).
+        over: what c does not explain of psi: n constant fields, then M u, (R, n + 2 m, n).
+    """
+
+    evidence: Evidence
+    matrices: Array
+    moments: Array
+    left: Array
+    over: Array
+
+
+def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning:
+    """Does it matter which way it goes? psi: a constant field, and fields M u of matrices M.
+
+    u is the velocity and the residual that a symmetric law would make: that is anisotropy.
+
+    Args:
+        axis: ask for rotations about this direction only, (n,).
+    """
+    order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
+    frames = own_frames(rows.vectors[:, order], axis)
+    asked = Asked.of(rows, identity, frames)
+    smoother = asked.smoother()
+    back = np.swapaxes(frames, 1, 2)
+    fits = smoother.fits(asked.residual)
+    linear = np.stack([rows.vectors[:, VELOCITY], turned(back, fits)])  # (2, R, n)
+    matrices = changed_matrices(rows.dims, axis)
+    constant = np.stack(_constants(rows), axis=1)
+    if axis is not None:
+        constant = constant - np.einsum("rkn,n,m->rkm", constant, axis, axis)
+    fields = [np.einsum("mij,rj->rmi", matrices, u) for u in linear]
+    psi = turned(frames, np.concatenate([constant, *fields], axis=1))
+    evidence = answer(asked, smoother, [psi])
+    flat = psi.reshape(len(rows), -1)
+    over = (flat - smoother.fits(flat)).reshape(psi.shape)
+    moments = np.einsum("urk,url->ukl", linear, linear) / len(rows)
+    return Turning(
+        evidence, matrices, moments, turned(back, asked.residual - fits), turned(back, over)
+    )
+
+
+def changed_matrices(n: int, axis: Array | None = None) -> Array:
+    """An orthonormal basis of the matrices that have no part that rotations leave as it is.
+
+    M commutes with all rotations if it is a multiple of 1, and, in the plane, of the quarter turn;
+    with those about an axis a, also if it is one of a a^T and of the quarter turn about a.
+
+    Returns: (m, n, n).
+    """
+    invariant = [np.eye(n)]
+    if n == 2 and axis is None:
+        invariant.append(np.array([[0.0, -1.0], [1.0, 0.0]]))
+    if axis is not None:
+        invariant.append(np.outer(axis, axis))
+    if n == 3 and axis is not None:
+        invariant.append(np.cross(np.eye(3), axis))
+    taken = np.stack(invariant).reshape(len(invariant), n * n)
+    _, sizes, rows_ = np.linalg.svd(taken)
+    return np.asarray(rows_[int((sizes > 1e-9).sum()) :].reshape(-1, n, n))
+
+
+def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
+    """Does left differ from right? psi: the handedness of a row, times what moves the node.
+
+    Args:
+        axes: directions that the mirror leaves alone, (a, n): none, if all rotations hold.
+    """
+    order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
+    fixed = np.broadcast_to(axes, (len(rows), *axes.shape))
+    frames = own_frames(np.concatenate([fixed, rows.vectors[:, order]], axis=1))
+    across = turned(frames, rows.vectors)[:, :, -1]  # (R, K)
+    typical = np.maximum(np.abs(across).mean(0), 1e-300)
+    widest = np.abs(across / typical).argmax(1)[:, None]
+    hand = np.sign(np.take_along_axis(across, widest, axis=1))  # (R, 1)
+    frames[:, -1] *= np.where(hand == 0, 1.0, hand)
+    asked = Asked.of(rows, identity, frames)
+    smoother = asked.smoother()
+    expected = smoother.fits(asked.residual)
+    sizes = [np.linalg.norm(u, axis=1) for u in (asked.vectors[:, VELOCITY], expected)]
+    weights = hand * np.stack([np.ones(len(rows)), *sizes], axis=1)
+    return answer(asked, smoother, [_times(weights, _constants(rows)), hand * expected])
+
+
+def scaling(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
+    """Does size matter? Windows are divided by their size s; psi: log s, times what moves."""
+    graph, target = sampled.graph.to(torch.float64), sampled.target.to(torch.float64)
+    if graph.box is not None:
+        return None
+    plain = rows_of_windows(sampled, unit)
+    window, count = plain.window, len(graph)
+    square = np.square(plain.vectors[:, :LENGTHS]).sum((1, 2))
+    total = np.bincount(window, square, count) / np.maximum(np.bincount(window, minlength=count), 1)
+    size = np.sqrt(np.where(total > 0, total, 1.0))
+    by = torch.from_numpy(size)[:, None, None, None]
+    scaled = replace(
+        sampled,
+        graph=graph.replace(x=graph.x / by, v=graph.v / by),
+        target=Forecast(target.x / by, target.v / by, target.times, target.mask),
+    )
+    rows = rows_of_windows(scaled, unit / float(np.median(size)))
+    rows = replace(rows, residual=bounded(rows.residual))
+    asked = Asked.of(rows, identity)
+    smoother = asked.smoother()
+    log = np.log(size)[window]
+    log = (log - log.mean()) / max(float(log.std()), 1e-300)
+    weights = np.stack([log, np.square(log)], axis=1)
+    fields = [*rows.vectors.swapaxes(0, 1), smoother.fits(asked.residual)]
+    return answer(asked, smoother, [_times(weights, fields)])
+
+
+def time_reversal(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
+    """Played backwards, is it the same law? psi: the direction of time, times what moves.
+
+    Of measured velocities, the state at the last frame forecasts the target, and the target, with
+    its velocity reversed, the last frame. Otherwise, three frames h apart are read from both ends.
+    None: the windows have no such frames.
+    """
+    both = _both_ways(sampled)
+    if both is None:
+        return None
+    ways = [rows_of_windows(way, unit) for way in both]
+    if len(ways[0]) != len(ways[1]):
+        return None
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(way, name) for way in ways])
+        for name in (
+            "residual",
+            "vectors",
+            "scalars",
+            "position",
+            "time",
+            "node",
+            "window",
+            "group",
+        )
+    }
+    rows = replace(ways[0], **joined)
+    rows = replace(rows, residual=bounded(rows.residual))
+    asked = Asked.of(rows, identity)
+    smoother = asked.smoother()
+    sign = np.repeat([1.0, -1.0], len(ways[0]))[:, None]
+    fields = [*_constants(rows), rows.vectors[:, VELOCITY], smoother.fits(asked.residual)]
+    return answer(asked, smoother, [_times(sign, fields)], LEAST_OVERLAP)
+
+
+def _both_ways(sampled: Sampled) -> tuple[Sampled, Sampled] | None:
+    """One-frame windows with one target, forwards and backwards."""
+    graph, target = sampled.graph.unwrapped(), sampled.target
+    if sampled.measured:
+        forward = _one_frame(graph, graph.x[:, -1], graph.v[:, -1])
+        backward = _one_frame(graph, target.x[:, -1], -target.v[:, -1])
+        ends = target.x[:, -1:], graph.x[:, -1:]
+        speeds = target.v[:, -1:], -graph.v[:, -1:]
+        where = target.mask
+    else:
+        found = _frames_apart(graph)
+        if found is None:
+            return None
+        frame, place = found
+        h = graph.horizon[:, place, None, None]
+        here, before, after = graph.x[:, -1], graph.x[:, frame], target.x[:, place]
+        graph = graph.replace(horizon=graph.horizon[:, place : place + 1])
+        forward = _one_frame(graph, here, (here - before) / h)
+        backward = _one_frame(graph, here, (here - after) / h)
+        ends = after[:, None], before[:, None]
+        speeds = forward.v, backward.v
+        where = None if target.mask is None else target.mask[:, place : place + 1]
+    mask = None if where is None else where[:, -1:]
+    if graph.observed is not None:
+        there = graph.observed.all(1, keepdim=True)
+        mask = there if mask is None else mask & there
+    pairs = zip((forward, backward), ends, speeds, strict=True)
+    ways = [
+        replace(sampled, graph=way, target=Forecast(x, v, way.horizon[:, -1:], mask))
+        for way, x, v in pairs
+    ]
+    return ways[0], ways[1]
+
+
+def _frames_apart(graph: SpacetimeGraph) -> tuple[int, int] | None:
+    """A frame and a target that are equally far from the last frame; the farthest of them."""
+    since, ahead = graph.since.to(graph.horizon), graph.horizon
+    for place in reversed(range(ahead.shape[1])):
+        for frame in range(graph.x.shape[1] - 1):
+            if torch.allclose(since[:, frame], ahead[:, place], rtol=1e-4):
+                return frame, place
+    return None
+
+
+def _one_frame(graph: SpacetimeGraph, x: torch.Tensor, v: torch.Tensor) -> SpacetimeGraph:
+    """The last frame of windows with other positions and velocities, (B, N, n)."""
+    last = torch.full((len(graph),), graph.x.shape[1] - 1)
+    frame = graph.frame(last, graph.horizon[:, -1:])
+    return frame.replace(x=x[:, None], v=v[:, None])

@@ -1,0 +1,263 @@
+"""All questions about one task, in an order in which an answer helps to put the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from spacetime_en._util.errors import InputError
+from spacetime_en.data.task import Task
+from spacetime_en.symmetries import questions
+from spacetime_en.symmetries.algebra import Algebra, algebra_of
+from spacetime_en.symmetries.axis import axis_of
+from spacetime_en.symmetries.partial import Evidence
+from spacetime_en.symmetries.rows import Array, Rows, rows_of_windows, sample, typical_distance
+
+LEVEL = 0.05  # of a false alarm about any symmetry of a data set (Holm 1979)
+SLIGHT = 0.02  # a change of forecasts, beside the residual, that hardly matters
+# Windows are not spread over these groups by chance: late, large or fast ones look unlike others.
+# What the forecaster misses then differs, too, and a change below SLIGHT is no evidence.
+DRIFTING = ("time shift", "time reversal", "scale", "boost")
+FEWEST_WINDOWS, FEWEST_BLOCKS = 100, 12
+Verdict = Literal["holds", "slightly broken", "broken", "untested"]
+ASKED_ABOUT = (
+    *("translation", "rotation", "reflection", "permutation"),
+    *("time shift", "time reversal", "scale", "boost"),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known about one symmetry.
+
+    Args:
+        name: one of ``ASKED_ABOUT``.
+        verdict: in a word or two.
+        score: by how much what breaks it changes a forecast, beside the residual from the straight
+            line, and the ends of its 95 % interval; None: untested.
+        p: the probability of as much evidence if the symmetry holds.
+        words: what to know about the verdict.
+    """
+
+    name: str
+    verdict: Verdict
+    score: tuple[float, float, float] | None
+    p: float | None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class SymmetryReport:
+    """What was found about a task.
+
+    Args:
+        task: its label.
+        windows, groups: what the findings rest on, in words.
+        explained: the share of the squared residual from the straight line that the forecaster
+            explains which the tests take out; where little is explained, little can be seen.
+        findings: one for each symmetry.
+        axis: the only direction about which rotations hold; None: all do, or none.
+        algebra: generators found without being asked for.
+        advice: what to do about it.
+    """
+
+    task: str
+    windows: int
+    groups: str
+    explained: float
+    findings: tuple[Finding, ...]
+    axis: tuple[float, ...] | None
+    algebra: Algebra
+    advice: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding about one symmetry."""
+        return next(finding for finding in self.findings if finding.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "task": self.task,
+            "windows": self.windows,
+            "groups": self.groups,
+            "level": LEVEL,
+            "explained": self.explained,
+            "symmetries": {
+                f.name: {"verdict": f.verdict, "score": f.score, "p": f.p, "words": f.words}
+                for f in self.findings
+            },
+            "axis": self.axis,
+            "algebra": self.algebra.to_json(),
+            "advice": list(self.advice),
+        }
+
+
+def find_symmetries(task: Task, tell: Callable[[int], None] = lambda _: None) -> SymmetryReport:
+    """Ask all questions about the training and validation windows of a task.
+
+    Args:
+        task: whose windows.
+        tell: is called with 1 after each of ``len(ASKED_ABOUT) + 1`` steps.
+    """
+    sampled = sample(task)
+    if len(sampled.graph) < FEWEST_WINDOWS or sampled.groups.count < FEWEST_BLOCKS:
+        raise InputError(
+            f"windows: {len(sampled.graph)} windows for training and validation in "
+            f"{sampled.groups.describe()} that do not overlap are too few to tell a symmetry from "
+            f"chance; give at least {FEWEST_WINDOWS} in {FEWEST_BLOCKS}."
+        )
+    unit = typical_distance(sampled.graph)
+    plain = rows_of_windows(sampled, unit)
+    rows = replace(plain, residual=questions.bounded(plain.residual))
+    if not np.abs(rows.residual).max() > 0:
+        raise InputError("windows: everything moves on straight lines; every symmetry holds.")
+    asked: dict[str, Evidence | None] = {}
+
+    def ask(name: str, evidence: Evidence | None) -> bool:
+        """Keep an answer; whether it speaks against the symmetry."""
+        asked[name] = evidence
+        tell(1)
+        return _speaks_against(evidence)
+
+    identity = ask("permutation", questions.permutation(rows))
+    somewhere = ask("translation", questions.translation(rows, identity))
+    if somewhere:  # then the law may know the place: a circular wall still lets all turn
+        rows = rows.with_vector(rows.position - rows.position.mean(0))
+    ask("boost", questions.boost(rows, identity))
+    ask("time shift", questions.time_shift(rows, identity))
+    turning = questions.turning_of(rows, identity)
+    axis = None
+    if ask("rotation", turning.evidence) and rows.dims == 3:
+        axis = _axis(task, turning, rows, identity)
+    ask("reflection", _reflection(rows, identity, asked["rotation"], axis))
+    ask("scale", questions.scaling(sampled, unit, identity))
+    ask("time reversal", questions.time_reversal(sampled, unit, identity))
+    algebra = algebra_of(sampled, unit)
+    tell(1)
+    findings = _judged(asked)
+    known = asked["translation"]
+    return SymmetryReport(
+        task.label,
+        rows.windows,
+        rows.groups.describe(),
+        0.0 if known is None else known.explained,
+        findings,
+        None if axis is None else tuple(float(f"{a:.3g}") for a in axis),
+        algebra,
+        _advice(findings, axis, _stated_up(task)),
+    )
+
+
+def _speaks_against(evidence: Evidence | None) -> bool:
+    """Whether it does so at the level, whatever the other answers are (Bonferroni)."""
+    return evidence is not None and evidence.p is not None and evidence.p < LEVEL / len(ASKED_ABOUT)
+
+
+def _stated_up(task: Task) -> Array | None:
+    """The direction that the data themselves call up."""
+    up = task.train.trajectories.meta.get("up")
+    return None if up is None else np.asarray(up, dtype=float) / np.linalg.norm(up)
+
+
+def _axis(task: Task, turning: questions.Turning, rows: Rows, identity: bool) -> Array | None:
+    """The axis about which rotations hold: what the data call up, or what is found."""
+    stated = _stated_up(task)
+    for axis in [stated] * (stated is not None) + [axis_of(turning, rows)]:
+        assert axis is not None
+        about = questions.turning_of(rows, identity, axis).evidence
+        if not _speaks_against(about) or about.size[0] < SLIGHT:
+            return axis
+    return None
+
+
+def _reflection(
+    rows: Rows, identity: bool, rotation: Evidence | None, axis: Array | None
+) -> Evidence:
+    """Mirrors that contain the axis; if no rotation holds, the coordinate mirror that fits best."""
+    if axis is not None or not _speaks_against(rotation):
+        kept = np.zeros((0, rows.dims)) if axis is None else axis[None]
+        return questions.mirrored(rows, identity, kept)
+    found = [
+        questions.mirrored(rows, identity, np.delete(np.eye(rows.dims), k, axis=0))
+        for k in range(rows.dims)
+    ]
+    return max(found, key=lambda evidence: -1.0 if evidence.p is None else evidence.p)
+
+
+def _judged(asked: dict[str, Evidence | None]) -> tuple[Finding, ...]:
+    """Verdicts at the level, corrected for their number (Holm)."""
+    p = {name: e.p for name, e in asked.items() if e is not None and e.p is not None}
+    rejected = set()
+    for place, name in enumerate(sorted(p, key=lambda name: p[name])):
+        if p[name] > LEVEL / (len(p) - place):
+            break
+        rejected.add(name)
+    findings = []
+    for name in ASKED_ABOUT:
+        evidence = asked[name]
+        if evidence is None or evidence.p is None:
+            findings.append(Finding(name, "untested", None, None, UNTESTED[name]))
+            continue
+        score = evidence.size
+        verdict: Verdict = "holds"
+        if name in rejected and name in DRIFTING:
+            verdict = "broken" if score[1] >= SLIGHT else "holds"
+        elif name in rejected:
+            verdict = "broken" if score[0] >= SLIGHT else "slightly broken"
+        findings.append(Finding(name, verdict, score, evidence.p))
+    return tuple(findings)
+
+
+UNTESTED = {
+    "translation": "all windows are at the same place",
+    "rotation": "all windows point the same way",
+    "reflection": "no window has a side: too few vectors",
+    "permutation": "nodes come and go, are alone, or are named by their attributes",
+    "time shift": "all windows are at the same time of their recording",
+    "time reversal": "no windows to read backwards, or ends look unlike starts",
+    "scale": "all windows are of one size, or in a periodic box",
+    "boost": "relative motion tells all about the velocity",
+}
+
+
+def _advice(
+    findings: tuple[Finding, ...], axis: Array | None, stated: Array | None
+) -> tuple[str, ...]:
+    """What to do about what was found."""
+    broken = {f.name for f in findings if f.verdict == "broken"}
+    said = []
+    if "rotation" in broken and axis is not None:
+        where = ", ".join(f"{a:.3g}" for a in axis + 0.0)
+        said.append(
+            f"Rotations about ({where}) hold, others do not: there is an up. "
+            + (
+                "The data say so, and models with the option up read it."
+                if stated is not None and abs(stated @ axis) > 0.99
+                else f'Set meta={{"up": [{where}]}} in Trajectories.from_arrays; set-2, set, egnn, '
+                "body and kernel then read it (--model.up)."
+            )
+        )
+    elif "rotation" in broken:
+        said.append(
+            "About no axis were rotations seen to hold: directions of the laboratory help to "
+            "forecast. Compare equivariant models with mlp, lstm and linear."
+        )
+    if "translation" in broken:
+        said.append(
+            "It matters where a node is (walls, obstacles, a field): models that see only "
+            "differences miss it; compare them with mlp and lstm."
+        )
+    if "permutation" in broken:
+        said.append(
+            "Nodes are not exchangeable: use ridge, kernel or body, or set-2 with --model.named."
+        )
+    if "reflection" in broken:
+        said.append("Left differs from right: the equivariant models here commute with mirrors.")
+    if not broken & {"translation", "rotation", "reflection", "permutation"}:
+        said.append(
+            "Nothing that matters speaks against models equivariant to E(n) and permutations."
+        )
+    return tuple(said)

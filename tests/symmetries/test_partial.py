@@ -1,0 +1,49 @@
+"""The test of conditional independence, on numbers whose answer is known."""
+
+import numpy as np
+import pytest
+
+from spacetime_en.intervals import Groups
+from spacetime_en.symmetries.partial import FOLDS, Smoother, folds_of, weigh
+
+ROWS = 600
+
+
+def evidence(effect, seed, tied=0.5):
+    """y = c^2 + effect psi + noise, where psi follows c by the share `tied`."""
+    rng = np.random.default_rng(seed)
+    c = rng.uniform(-(3**0.5), 3**0.5, ROWS)
+    psi = tied * c + np.sqrt(1 - tied**2) * rng.standard_normal(ROWS)
+    y = np.square(c) + effect * psi + 0.3 * rng.standard_normal(ROWS)
+    group = np.arange(ROWS) // 4
+    groups = Groups(group, ROWS // 4, blocks=False)
+    basis = np.stack([c, c**2, c**3], axis=1)
+    smoother = Smoother.of(basis, folds_of(group))
+    return weigh(smoother, y[:, None], psi[:, None, None], groups, group)
+
+
+def test_folds_keep_groups_together():
+    group = np.repeat(np.arange(23), 3)
+    folds = folds_of(group)
+    assert set(folds) == set(range(FOLDS))
+    assert all(len(set(folds[group == g])) == 1 for g in range(23))
+
+
+def test_an_effect_is_found_and_measured():
+    found = evidence(0.2, seed=0)
+    assert found.p < 0.001
+    assert found.interval[0] > 0
+    left = 0.2**2 * 0.75  # what psi adds once c is known
+    assert found.gain == pytest.approx(left / (left + 0.09), rel=0.4)
+
+
+def test_p_values_are_uniform_without_an_effect():
+    p = np.array([evidence(0.0, seed).p for seed in range(100)])
+    assert 0.0 <= (p < 0.05).mean() <= 0.12
+    assert 0.35 < p.mean() < 0.65
+
+
+def test_what_c_tells_is_no_evidence():
+    found = evidence(0.0, seed=0, tied=1.0)
+    assert found.p is None
+    assert found.spread < 0.01

@@ -1,0 +1,33 @@
+"""The fields psi of each question. What questions answer is in test_study.py."""
+
+import numpy as np
+import pytest
+
+from spacetime_en.geometry import random_rotation
+from spacetime_en.symmetries.questions import bounded, changed_matrices
+
+
+@pytest.mark.parametrize(("n", "count"), [(2, 2), (3, 8)])
+def test_matrices_that_all_rotations_change(n, count):
+    matrices = changed_matrices(n)
+    assert len(matrices) == count
+    mean = np.mean(
+        [q @ matrices @ q.T for q in (random_rotation(n).numpy() for _ in range(4000))], axis=0
+    )
+    assert np.abs(mean).max() < 0.1
+
+
+def test_matrices_that_rotations_about_an_axis_change():
+    axis = np.array([0.0, 0.6, 0.8])
+    matrices = changed_matrices(3, axis)
+    assert len(matrices) == 6
+    assert np.allclose(np.einsum("mij,i,j->m", matrices, axis, axis), 0)
+
+
+def test_long_residuals_are_shortened_and_keep_their_direction():
+    residual = np.random.default_rng(0).standard_normal((1000, 3))
+    residual[0] *= 1000
+    short = bounded(residual)
+    assert np.linalg.norm(short[0]) < 5
+    assert np.allclose(np.cross(short, residual), 0, atol=1e-9)
+    assert (short == residual).all(1).mean() > 0.98

@@ -1,0 +1,50 @@
+"""The vectors of a row move as they say."""
+
+import numpy as np
+import torch
+
+from benchmarks.symmetry_power import world
+from spacetime_en.geometry import random_rotation
+from spacetime_en.symmetries.rows import describe, rows_of_windows, sample, typical_distance
+from tests.helpers import masked, particles
+
+
+def test_vectors_turn_and_do_not_shift():
+    graph = particles()
+    q, b = random_rotation(3), torch.ones(3, dtype=torch.float64)
+    vectors, _ = describe(graph, 1.0)
+    moved, _ = describe(graph.rotate(q).translate(b), 1.0)
+    torch.testing.assert_close(moved, vectors @ q.mT)
+
+
+def test_boosts_change_only_the_vectors_that_are_not_relative():
+    graph = particles()
+    w = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
+    time = -graph.since[..., None, None]
+    boosted = graph.replace(x=graph.x + time * w, v=graph.v + w)
+    (before, relative), (after, _) = describe(graph, 1.0), describe(boosted, 1.0)
+    same = torch.isclose(before, after).flatten(0, 1).all(-1).all(0).numpy()
+    assert (same == relative).all()
+
+
+def test_the_residual_is_what_a_straight_line_misses():
+    task = world(runs=40)
+    sampled = sample(task)
+    rows = rows_of_windows(sampled, typical_distance(sampled.graph))
+    graph, target = sampled.graph, sampled.target
+    line = graph.x[:, -1] + graph.horizon[:, -1, None, None] * graph.v[:, -1]
+    expected = (target.x[:, -1] - line).flatten(0, 1)
+    np.testing.assert_allclose(rows.residual, expected, atol=1e-5)
+    assert (rows.node[:3] == [0, 1, 2]).all()
+
+
+def test_test_windows_are_not_read():
+    task = world(runs=40)
+    sampled = sample(task)
+    assert len(sampled.graph) == len(task.train) + len(task.val)
+
+
+def test_nodes_that_are_missing_change_nothing():
+    graph = masked()
+    vectors, _ = describe(graph, 1.0)
+    assert vectors[graph.observed.all(1)].isfinite().all()

@@ -1,0 +1,100 @@
+"""Worlds whose symmetries are known: what is broken is found, what holds is left alone."""
+
+import numpy as np
+import pytest
+
+from benchmarks.symmetry_power import world
+from spacetime_en import InputError
+from spacetime_en.data import Task, Trajectories
+from spacetime_en.symmetries.study import ASKED_ABOUT, find_symmetries
+
+SPACE = {"translation", "rotation", "reflection", "permutation"}
+
+
+def broken(report, names=SPACE):
+    return {f.name for f in report.findings if f.name in names and "broken" in f.verdict}
+
+
+@pytest.fixture(scope="module")
+def symmetric():
+    return find_symmetries(world(runs=150, seed=3))
+
+
+def test_a_symmetric_world(symmetric):
+    assert broken(symmetric, set(ASKED_ABOUT)) <= {"scale"}  # the pull has a length of its own
+    assert "equivariant to E(n)" in symmetric.advice[0]
+    assert symmetric["rotation"].score[2] < 0.02
+    assert symmetric.explained > 0.9
+
+
+def test_a_forecast_with_a_length_of_its_own_does_not_scale(symmetric):
+    assert symmetric["scale"].verdict == "broken"
+
+
+def test_directions_that_are_not_spread_are_no_evidence():
+    """All walk along x; the law is as symmetric as before."""
+    report = find_symmetries(world(runs=150, seed=3, along_x=True))
+    assert broken(report) == set()
+    assert report["boost"].verdict == "untested"
+    assert report["boost"].score is None
+
+
+CASES = {
+    "wind": ({"wind": 0.5}, {"rotation"}, True),
+    "walls": ({"wall": 2.0}, {"translation"}, None),
+    "anisotropy": ({"anisotropy": 0.3}, {"rotation"}, False),
+    "left is not right": ({"swirl": 0.3}, {"reflection"}, True),
+    "one node is another": ({"favourite": 0.3}, {"permutation"}, False),
+    "drag": ({"drag": 0.5}, set(), True),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_breaks_is_found_and_nothing_else(case):
+    options, expected, boosts = CASES[case]
+    report = find_symmetries(world(runs=200, seed=5, **options))
+    found = {name for name in SPACE if report[name].verdict == "broken"}
+    assert found - ({"rotation"} if case == "walls" else set()) == expected
+    if boosts is not None:
+        assert (report["boost"].verdict == "broken") == boosts
+    assert report.axis is None
+
+
+def test_a_field_leaves_the_rotations_about_it():
+    report = find_symmetries(world(runs=200, seed=5, dims=3, field=0.5))
+    assert broken(report) == {"rotation"}
+    assert report.axis == (0, 0, 1)  # against the field
+    assert '"up": [0, 0, 1]' in report.advice[0]
+    assert report.algebra.words.startswith("so(2) about (")
+    assert report["boost"].verdict == "holds"  # what falls, falls in a train, too
+
+
+def test_what_a_report_says_in_json(symmetric):
+    said = symmetric.to_json()
+    assert set(said["symmetries"]) == set(ASKED_ABOUT)
+    assert said["level"] == 0.05
+    assert said["axis"] is None
+
+
+def test_the_same_data_give_the_same_report(symmetric):
+    assert find_symmetries(world(runs=150, seed=3)).to_json() == symmetric.to_json()
+
+
+def test_too_few_windows():
+    few = world(runs=12)
+    with pytest.raises(InputError, match="too few to tell a symmetry from chance"):
+        find_symmetries(few)
+
+
+def test_straight_lines_have_nothing_to_break():
+    rng = np.random.default_rng(0)
+    x, v = rng.integers(-8, 8, (2, 200, 1, 3, 2)).astype(float)
+    lines = Trajectories.from_arrays(x + v * np.arange(5.0)[:, None, None], v.repeat(5, axis=1))
+    with pytest.raises(InputError, match="straight lines"):
+        find_symmetries(Task.from_trajectories(lines, length=2, stride=1, target_steps=1))
+
+
+def test_steps_are_told():
+    told = []
+    find_symmetries(world(runs=60, seed=1), told.append)
+    assert told == [1] * (len(ASKED_ABOUT) + 1)
