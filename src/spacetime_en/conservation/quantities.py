@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en.conservation.paths import MASS, Paths
-from spacetime_en.conservation.terms import KINETIC, Kind, term_parts
+from spacetime_en.conservation.terms import KINETIC, TermKind, term_parts
 from spacetime_en.data.simulation.systems import System
 from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.forecaster import Forecaster
@@ -33,7 +33,7 @@ class Combination:
         coefficients: by the name of the term.
     """
 
-    kind: Kind
+    kind: TermKind
     coefficients: Mapping[str, float]
 
     def parts(self, paths: Paths) -> Tensor:

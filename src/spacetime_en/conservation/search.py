@@ -28,7 +28,7 @@ from torch import Tensor
 from spacetime_en._util.errors import InputError
 from spacetime_en.conservation.paths import Paths
 from spacetime_en.conservation.quantities import Combination
-from spacetime_en.conservation.terms import KINETIC, Kind, Parts, kinds_of, term_parts
+from spacetime_en.conservation.terms import KINETIC, Parts, TermKind, kinds_of, term_parts
 
 LARGEST_VARIATION = 0.05  # sqrt(lambda) of what counts as conserved, the median of held-out paths
 SHORT = 1.5  # a formula is shortened while it varies at most so many times as much,
@@ -150,7 +150,7 @@ class _Search:
         found: the combinations found so far, (K,) each, in these units.
     """
 
-    kind: Kind
+    kind: TermKind
     names: list[str]
     units: Tensor
     W: Tensor
@@ -160,7 +160,7 @@ class _Search:
     found: list[Tensor]
 
     @classmethod
-    def of(cls, train: Paths, held_out: Paths, kind: Kind) -> _Search:
+    def of(cls, train: Paths, held_out: Paths, kind: TermKind) -> _Search:
         names, W, S = _matrices(train, kind)
         _, W_held, S_held = _matrices(held_out, kind)
         own = S.diagonal(dim1=1, dim2=2)  # (P, K)
@@ -296,7 +296,7 @@ def _quadratic(matrices: Tensor, c: Tensor) -> Tensor:
     return torch.einsum("k,pkl,l->p", c, matrices, c)
 
 
-def _matrices(paths: Paths, kind: Kind) -> tuple[list[str], Tensor, Tensor]:
+def _matrices(paths: Paths, kind: TermKind) -> tuple[list[str], Tensor, Tensor]:
     """The names of the terms, and W and S of each path, (P, K, K)."""
     _, T, N, n = paths.x.shape
     # (Parts of pairs are scalars; a dictionary has up to some thirty terms.)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from spacetime_en.conservation.paths import Paths
 
-Kind = Literal["scalar", "vector", "bivector"]
+TermKind = Literal["scalar", "vector", "bivector"]
 Parts = dict[str, Tensor]  # by the name of the term, (P, T, parts, c)
 RADIAL: dict[str, Callable[[Tensor], Tensor]] = {
     "/ r²": lambda r: r**-2,
@@ -36,7 +36,7 @@ RADIAL: dict[str, Callable[[Tensor], Tensor]] = {
 KINETIC = "|v|²/2"
 
 
-def kinds_of(paths: Paths) -> tuple[Kind, ...]:
+def kinds_of(paths: Paths) -> tuple[TermKind, ...]:
     """The kinds of quantities that are defined: a box has no centre, and a line no rotations."""
     if paths.box is not None or paths.x.shape[-1] == 1:
         return "scalar", "vector"
@@ -49,7 +49,7 @@ def wedge(x: Tensor, v: Tensor) -> Tensor:
     return x[..., i] * v[..., j] - x[..., j] * v[..., i]
 
 
-def term_parts(paths: Paths, kind: Kind) -> tuple[Parts, Parts]:
+def term_parts(paths: Paths, kind: TermKind) -> tuple[Parts, Parts]:
     """The parts of all terms of a kind, those of nodes and those of pairs, by name."""
     nodes = {
         f"{name} {what}".strip(): w * part
@@ -66,7 +66,7 @@ def term_parts(paths: Paths, kind: Kind) -> tuple[Parts, Parts]:
     return nodes, pairs
 
 
-def _of_nodes(paths: Paths, kind: Kind) -> Iterator[tuple[str, Tensor]]:
+def _of_nodes(paths: Paths, kind: TermKind) -> Iterator[tuple[str, Tensor]]:
     """What nodes contribute, before it is weighted, (P, T, N, c)."""
     v = paths.v
     if kind == "scalar":
