@@ -33,6 +33,7 @@ COLOURS = {
     "runs": "#FCE8C5",
     "training": "#FFF3B8",
     "evaluation": "#EAF2B8",
+    "conservation": "#DCEFBE",
     "nn": "#CDEBC5",
     "data": "#C5E8EB",
     CORE: "#CFDDF5",
