@@ -58,6 +58,7 @@ def measure_drift(
     truth: defaultdict[str, list[Tensor]] = defaultdict(list)
     forecast: defaultdict[str, list[Tensor]] = defaultdict(list)
     windows = windows.without_noise()
+    has_energy = _has_energy(model, windows)
     for first in range(0, len(windows), batch_size):
         rows = slice(first, min(first + batch_size, len(windows)))
         graph, target = windows[rows]
@@ -66,7 +67,7 @@ def measure_drift(
         foretold = Forecast(parts.x[:, :, :nodes], parts.v[:, :, :nodes])
         for states, kept in ((target, truth), (foretold, forecast)):
             paths = _from_the_last_frame(graph, states, target.mask, windows, bool(found))
-            for name, quantity in _known(model, graph, windows, rows, paths):
+            for name, quantity in _known(model, has_energy, graph, windows, rows, paths):
                 kept[name].append(changes(quantity, paths))
             for name, conserved in _by_name(found).items():
                 kept[name].append(changes(conserved.quantity, paths.connected()))
@@ -102,7 +103,12 @@ def _by_name(found: list[Conserved]) -> dict[str, Conserved]:
 
 
 def _known(
-    model: Forecaster, graph: SpacetimeGraph, windows: Windows, rows: slice, paths: Paths
+    model: Forecaster,
+    has_energy: bool,
+    graph: SpacetimeGraph,
+    windows: Windows,
+    rows: slice,
+    paths: Paths,
 ) -> Iterator[tuple[str, Quantity]]:
     """The quantities that need not be found."""
     yield "momentum", momentum(paths)
@@ -115,13 +121,22 @@ def _known(
         attributes = {name: np.asarray(values[runs]) for name, values in t.attributes.items()}
         couplings = system.coupling(attributes, (len(runs), t.x.shape[2]))
         yield "energy", SystemEnergy(system, torch.from_numpy(np.asarray(couplings)))
+    if has_energy:
+        like_the_model = next(model.parameters())
+        yield (
+            "learned_energy",
+            LearnedEnergy(model, graph.to(like_the_model.device, like_the_model.dtype)),
+        )
+
+
+def _has_energy(model: Forecaster, windows: Windows) -> bool:
+    """Whether the model has a law of motion that conserves one, on such data."""
     parameter = next(model.parameters(), None)
-    if parameter is not None:
-        like_the_model = graph.to(parameter.device, parameter.dtype)
-        with torch.no_grad():
-            has_one = model.energy(like_the_model.latest()) is not None
-        if has_one:
-            yield "learned_energy", LearnedEnergy(model, like_the_model)
+    if parameter is None:
+        return False
+    graph, _ = windows[:1]
+    with torch.no_grad():
+        return model.energy(graph.to(parameter.device, parameter.dtype).latest()) is not None
 
 
 def _from_the_last_frame(
