@@ -34,6 +34,7 @@ COLOURS = {
     "training": "#FFF3B8",
     "evaluation": "#EAF2B8",
     "symmetries": "#DCEFD0",
+    "conservation": "#DCEFBE",
     "nn": "#CDEBC5",
     "data": "#C5E8EB",
     CORE: "#CFDDF5",

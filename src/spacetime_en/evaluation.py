@@ -15,9 +15,8 @@ from torch.nn import functional
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import PositiveInt, checked
 from spacetime_en._util.tensors import evenly_spaced_indices
+from spacetime_en.conservation.drift import measure_drift
 from spacetime_en.data.compatibility import data_mismatches, window_mismatches
-from spacetime_en.data.simulation.drift import drift_between
-from spacetime_en.data.simulation.systems import system_of
 from spacetime_en.data.task import Split, Task
 from spacetime_en.data.windows import Windows
 from spacetime_en.graph import Forecast, SpacetimeGraph
@@ -131,11 +130,11 @@ def evaluate(
     forecasts and, where it fits the data, ridge regression with one set of weights for all nodes,
     fitted to the task's training windows.
 
-    Then come the equivariance errors of the model and, for simulated systems, the drift of energy
-    and momentum from the last frame to the (last) target time, beside that of the true trajectory.
-    If the forecasts have a spread, ``calibration`` compares it with their errors. ``warnings``
-    lists how the task differs from the one that the model was trained on; data of a different kind
-    are refused.
+    Then come the equivariance errors of the model, and the drift of what is conserved from the last
+    frame to the target times, beside that of the true paths (see
+    :func:`~spacetime_en.conservation.drift.measure_drift`). If the forecasts have a spread,
+    ``calibration`` compares it with their errors. ``warnings`` lists how the task differs from the
+    one that the model was trained on; data of a different kind are refused.
 
     Args:
         model: any model; it is put into eval mode.
@@ -145,7 +144,7 @@ def evaluate(
         progress: called with the number of windows finished since the last call.
     """
     windows = task.splits[split].for_model(model)
-    model_errors, ends = measure_errors(model, windows, batch_size, progress)
+    model_errors, forecasts = measure_errors(model, windows, batch_size, progress)
     bad = ~(model_errors.position + model_errors.velocity).isfinite()  # (W,)
     if bad.all():
         raise InputError("model: all of its forecasts are NaN or infinite; train it again.")
@@ -178,7 +177,7 @@ def evaluate(
         model, sample, max_translation=extent
     )._asdict()
     report["calibration"] = model_errors.calibration()
-    report["drift"] = _drift(windows, ends)
+    report["drift"] = measure_drift(model, task, windows, forecasts, batch_size)
     report["warnings"] = []
     if bad.any():
         report["warnings"].append(f"{int(bad.sum())} forecasts are NaN or infinite.")
@@ -199,29 +198,28 @@ def measure_errors(
 ) -> tuple[Errors, Forecast]:
     """The errors of a model on windows, on the CPU in double precision.
 
-    Returns: the errors, and the forecasts of the last target time, T = 1, windows of fewer nodes
-    padded.
+    Returns: the errors, and all forecasts, windows of fewer nodes padded.
     """
-    batches, calibrations, paths, ends = [], [], [], []
+    batches, calibrations, paths, states = [], [], [], []
     for graph, target, forecast in _forecasts(model, windows, batch_size):
         batches.append(errors(forecast, target))
         paths.append(PathErrors.of(forecast, target))
-        ends.append(forecast.last)
+        states.append((forecast.x, forecast.v))
         if forecast.spread is not None:
             calibrations.append(predicted_and_actual_mse(forecast, target))
         if progress is not None:
             progress(len(graph))
     position, velocity = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    nodes = max(x.shape[1] for x, _ in ends)
+    nodes = max(x.shape[2] for x, _ in states)
     x, v = (
-        torch.cat([functional.pad(t, (0, 0, 0, nodes - t.shape[1])) for t in parts])
-        for parts in zip(*ends, strict=True)
+        torch.cat([functional.pad(t, (0, 0, 0, nodes - t.shape[2])) for t in parts])
+        for parts in zip(*states, strict=True)
     )
     found = Errors(position, velocity, paths=PathErrors.join(paths))
     if calibrations:
         predicted, actual = (torch.cat(parts) for parts in zip(*calibrations, strict=True))
         found = replace(found, predicted=predicted, actual=actual)
-    return found, Forecast(x.unsqueeze(1), v.unsqueeze(1))
+    return found, Forecast(x, v)
 
 
 def _rivals(model: Forecaster, task: Task, batch_size: int) -> dict[str, Forecaster]:
@@ -275,25 +273,3 @@ def forecast_in_double(model: Forecaster, graph: SpacetimeGraph) -> Forecast:
 def _as_the_model(model: Forecaster, graph: SpacetimeGraph) -> SpacetimeGraph:
     parameter = next(model.parameters(), None)
     return graph if parameter is None else graph.to(parameter.device, parameter.dtype)
-
-
-def _drift(windows: Windows, forecast: Forecast) -> dict[str, Any] | None:
-    """The drift of conserved quantities from the last frame to the last forecast and target."""
-    t = windows.trajectories
-    system = system_of(t)
-    if system is None:
-        return None
-    runs, frames = windows.locate()
-    last, target = frames[:, windows.length - 1], frames[:, -1]
-    x, v = forecast.last
-    start = t.x[runs, last], t.v[runs, last]
-    attributes = {name: stacked[runs] for name, stacked in t.attributes.items()}
-    ends = {
-        "forecast": (x.numpy() + windows.origin, v.numpy()),
-        "truth": (t.x[runs, target], t.v[runs, target]),
-    }
-    report: dict[str, Any] = {}
-    for name, end in ends.items():
-        changes = drift_between(system, start, end, attributes)
-        report[name] = {key: summary(torch.from_numpy(value)) for key, value in changes.items()}
-    return report

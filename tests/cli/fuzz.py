@@ -24,6 +24,8 @@ RIGHT = [
     "data info data --picture OUT.png",
     "data info data --task.length 3 --task.stride 1",
     "data info charged",
+    "conservation data --json --task.length 3",
+    "conservation charged",
     "data import walk.npz --out OUT",
     "data import walk.npz --out OUT --columns.frame t --interpolate 2 --frame-step 1",
     "data import walk.npz --out OUT --time-step 0.5 --select all --topology walk.npz",

@@ -40,6 +40,21 @@ def test_models_as_a_table_that_fits_80_columns(monkeypatch, capsys):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_what_data_conserve(monkeypatch, capsys, tmp_path):
+    out = str(tmp_path / "set")
+    options = ("--num", "300", "--save", *(str(step) for step in range(0, 1001, 100)))
+    run(monkeypatch, capsys, "simulate", "springs", "--out", out, *options)
+    task = ("--task.length", "6", "--task.target-steps", "1..5")
+    found = json.loads(run(monkeypatch, capsys, "conservation", out, *task, "--json"))
+    assert [one["name"] for one in found["conserved"]] == ["energy", "momentum", "angular momentum"]
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(monkeypatch, capsys, "conservation", out, *task)
+    assert "momentum = Σ v" in text
+    assert max(map(len, text.splitlines())) <= 80
+    with pytest.raises(SystemExit, match="paths: 8 to learn from"):
+        run(monkeypatch, capsys, "conservation", out, *task, "--task.counts", "8", "30", "30")
+
+
 def test_simulate_in_shards_then_info(monkeypatch, capsys, tmp_path):
     out = str(tmp_path / "set")
     common = ("simulate", "charged", "--num", "40", "--out", out)

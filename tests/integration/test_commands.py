@@ -119,7 +119,8 @@ def test_your_own_data_and_your_own_model(spacetime, tmp_path):
     )
     report = json.loads(spacetime("evaluate", "run", "--json"))
     assert report["position_mse"]["mean"] < report["last_frame"]["mean"]
-    assert report["drift"] is None
+    assert set(report["drift"]["truth"]) == {"momentum", "angular_momentum"}
+    assert report["drift"]["found"] == {}
     spacetime("predict", "run", "walk.npz", "--out", "next.npz")
     assert read("next.npz").x.shape == (1, 197, 3, 2)
 

@@ -31,6 +31,7 @@ def test_a_forecast_with_a_length_of_its_own_does_not_scale(symmetric):
     assert symmetric["scale"].verdict == "broken"
 
 
+@pytest.mark.slow
 def test_directions_that_are_not_spread_are_no_evidence():
     """All walk along x; the law is as symmetric as before."""
     report = find_symmetries(world(runs=150, seed=3, along_x=True))
@@ -49,7 +50,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+SLOW = set(CASES) - {"wind"}  # (half a minute each)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES]
+)
 def test_what_breaks_is_found_and_nothing_else(case):
     options, expected, boosts = CASES[case]
     report = find_symmetries(world(runs=200, seed=5, **options))
@@ -60,6 +66,7 @@ def test_what_breaks_is_found_and_nothing_else(case):
     assert report.axis is None
 
 
+@pytest.mark.slow
 def test_a_field_leaves_the_rotations_about_it():
     report = find_symmetries(world(runs=200, seed=5, dims=3, field=0.5))
     assert broken(report) == {"rotation"}
@@ -76,6 +83,7 @@ def test_what_a_report_says_in_json(symmetric):
     assert said["axis"] is None
 
 
+@pytest.mark.slow
 def test_the_same_data_give_the_same_report(symmetric):
     assert find_symmetries(world(runs=150, seed=3)).to_json() == symmetric.to_json()
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "export": ("runs.Export", "Export a trained model to ONNX or torch.export."),
     "simulate": ("commands.simulate", "Simulate trajectories into a data set."),
     "data info": ("data.DataInfo", "Describe a task or a data set."),
+    "conservation": ("data.Conservation", "Find what the paths of a task or a data set conserve."),
     "data import": ("commands.data_import", "Import trajectories from a file into a data set."),
     "symmetries": (
         "symmetries.FindSymmetries",

@@ -1,4 +1,4 @@
-"""``spacetime data info``."""
+"""What is asked of data: ``spacetime data info`` and ``spacetime conservation``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,36 @@ from tyro.conf import Positional
 
 from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.cli.selection import task_field
-from spacetime_en.data import TASKS
+from spacetime_en.cli.selection import task_field, with_options
+from spacetime_en.data import TASKS, Task
 from spacetime_en.runs.config import open_task
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataInfo:
+class _OfData:
+    """A command about a task or a data set, with the options of the task."""
+
+    source: ClassVar[Mapping[str, Any]] = {}
+
+    name: Positional[str]
+    json: bool = False
+
+    @classmethod
+    def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
+        """The command with the options of the task or the data set that `arguments` name."""
+        source = _source_in(arguments)
+        fields = [task_field(source, {})] if source else []
+        return with_options(cls, fields, source=source)
+
+    def open(self) -> Task:
+        """The task, with the settings that were given."""
+        settings = getattr(self, "task_settings", None)
+        chosen = dataclasses.asdict(settings) if settings else {}
+        return open_task({**_source(self.name), **chosen})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataInfo(_OfData):
     """Describe a task or a data set.
 
     Recordings, nodes, splits, ranges of the values, drift of energy and momentum, errors of trivial
@@ -33,34 +56,14 @@ class DataInfo:
         json: print a JSON object instead of tables.
     """
 
-    source: ClassVar[Mapping[str, Any]] = {}
-
-    name: Positional[str]
     picture: Path | None = None
-    json: bool = False
-
-    @classmethod
-    def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
-        """The command with the options of the task or the data set that `arguments` name."""
-        source = _source_in(arguments)
-        return dataclasses.make_dataclass(
-            cls.__name__,
-            [task_field(source, {})] if source else [],
-            bases=(cls,),
-            namespace={"source": source, "__doc__": cls.__doc__},
-            frozen=True,
-            kw_only=True,
-        )
 
     def __call__(self) -> None:
         from spacetime_en.report.tables.task import describe_task, print_task
 
         if self.picture is not None:
             refuse_existing(self.picture)
-        settings = getattr(self, "task_settings", None)
-        task = open_task(
-            {**_source(self.name), **(dataclasses.asdict(settings) if settings else {})}
-        )
+        task = self.open()
         description = describe_task(task)
         if self.picture is not None:
             from spacetime_en.report.drawing import plot_trajectories
@@ -70,6 +73,33 @@ class DataInfo:
             print(json.dumps(description, indent=2))
         else:
             print_task(description, Terminal())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conservation(_OfData):
+    """Find what the paths of a task or a data set conserve.
+
+    Energies, momenta, and whatever else in a dictionary of terms stays constant along the paths of
+    the training windows, and along those of the test windows; each connected component of a graph
+    for itself. Longer windows show more:
+    spacetime conservation data/mine --task.length 20
+
+    Args:
+        name: name of a task, or folder of a data set.
+        json: print a JSON object instead of a table.
+    """
+
+    def __call__(self) -> None:
+        from spacetime_en.report.tables.conservation import (
+            describe_conservation,
+            print_conservation,
+        )
+
+        description = describe_conservation(self.open())
+        if self.json:
+            print(json.dumps(description, indent=2, ensure_ascii=False))
+        else:
+            print_conservation(description, Terminal())
 
 
 def _source_in(arguments: Sequence[str]) -> dict[str, str]:

@@ -29,9 +29,9 @@ class Evaluate:
     """Measure a trained model's errors beside trivial forecasts.
 
     Position and velocity MSE (per coordinate), of paths also ADE, FDE and the error against time,
-    all beside those of ridge regression, too; equivariance error and, where the physics are known,
-    the change of energy and momentum. The report and the errors of every window are also written to
-    the folder `evaluation` of the run.
+    all beside those of ridge regression, too; equivariance error; the drift of momenta and of
+    energies that are known, learned or found. The report and the errors of every window are also
+    written to the folder `evaluation` of the run.
 
     Args:
         run: folder of the run, or pretrained:NAME.

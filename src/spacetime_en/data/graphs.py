@@ -301,6 +301,23 @@ def _with_features(
     )
 
 
+def attribute_names(trajectories: Trajectories) -> tuple[list[str], list[str]]:
+    """The names of a graph's features and of its edge attributes, in their order.
+
+    The first feature of nodes that have attributes is their speed.
+    """
+    constant, changing = trajectories.attributes, trajectories.frame_attributes
+    nodes = [name for name, a in constant.items() if name != "charge" and len(a.shape) == 2]
+    nodes += [name for name in changing if name != "charge"]
+    pairs = [
+        "charge_i charge_j" if name == "charge" else f"{name}_ij"
+        for name, a in constant.items()
+        if name == "charge" or len(a.shape) == 3
+    ]
+    pairs += ["charge_i charge_j"] if "charge" in changing else []
+    return ["speed", *nodes] if nodes else [], pairs
+
+
 def max_neighbours(nodes: int, radius: float | None, k: int | None) -> int:
     """How many neighbours a node has at most, to plan memory; for a radius, a guess."""
     if radius is None and k is None:

@@ -98,6 +98,14 @@ class Forecaster(Pretrained, nn.Module):
         """Forecast every node at the target times (at the only one, unless `forecasts_paths`)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
+    def energy(self, graph: SpacetimeGraph) -> tuple[Tensor, Tensor] | None:
+        """The energy that the model's own law of motion conserves, in graphs of one frame.
+
+        Returns: the kinetic energies of nodes, (B, N), and the halves of potential ones that nodes
+            have in pairs, (B, N, K); None: it has no such law, as most models.
+        """
+        return None
+
     @property
     def calibrates(self) -> bool:
         """Whether :meth:`calibrate` does anything."""

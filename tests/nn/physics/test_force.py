@@ -92,3 +92,27 @@ def test_the_shortest_time_is_that_of_the_pair_about_to_meet():
     assert shortest(rest, rest)[0] > 1e9  # nothing moves
     # As forces see them, nodes are never nearer than the softening.
     assert shortest(v, rest, pairs._replace(softening=3.0)) == pytest.approx([10**0.5 / 6])
+
+
+def test_the_slope_of_the_potential_is_the_force():
+    force, _ = learned("complete")
+    r = torch.logspace(-2, 1, 40, dtype=torch.float64)[:, None].requires_grad_()
+    s = torch.linspace(-1, 1, 40, dtype=torch.float64)[:, None]
+    (slope,) = torch.autograd.grad(force.potential(r, s).sum(), r)
+    strength = force.strength(r, s)
+    assert strength.abs().max() > 0.1
+    torch.testing.assert_close(-slope, strength, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("softening", [1e-3, 0.3])
+def test_accelerations_are_the_slope_of_the_energy_of_all_pairs(softening):
+    force, graph = learned("complete")
+    pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening)
+    x = graph.x[:, 0].clone().requires_grad_()
+    _, r = pairs.differences(x)
+    counts = pairs.neighbourhood.mask.unsqueeze(-1)
+    energy = force.potential(torch.where(counts, r, 1.0), pairs.s)[counts].sum() / 2
+    (slope,) = torch.autograd.grad(energy, x)
+    expected = accelerations(force, graph, softening)
+    assert expected.abs().max() > 0.01
+    torch.testing.assert_close(-slope, expected, rtol=1e-7, atol=1e-7)

@@ -25,7 +25,8 @@ def drift_between(
     """The change of each conserved quantity between two states of systems.
 
     Energy is relative to the kinetic plus the absolute potential energy at the start. Momentum and
-    angular momentum are relative to the sums of their absolute values.
+    angular momentum, which is that about the centre of mass, are relative to the sums of their
+    absolute values.
 
     Returns: for each quantity the relative change of every system, (num,).
     """
@@ -47,9 +48,11 @@ def _invariants(
     m = attributes.get("mass", np.ones((num, N)))
     momentum = m[..., None] * v
     report = {"momentum": (momentum.sum(1), np.linalg.norm(momentum, axis=-1).sum(1))}
-    # The bivector x ^ p, in any number of dimensions.
+    # The bivector y ^ m u about the centre of mass, in any number of dimensions.
+    share = m[..., None] / m.sum(1)[:, None, None]
+    y, u = (t - (share * t).sum(1, keepdims=True) for t in (x, v))
     i, j = np.triu_indices(n, 1)
-    angular = x[..., i] * momentum[..., j] - x[..., j] * momentum[..., i]
+    angular = m[..., None] * (y[..., i] * u[..., j] - y[..., j] * u[..., i])
     report["angular_momentum"] = (angular.sum(1), np.linalg.norm(angular, axis=-1).sum(1))
     if system.potential is not None:
         a, b = np.tril_indices(N, -1)

@@ -100,6 +100,23 @@ class Flow(Forecaster):
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
         return self._trajectory(graph)
 
+    def energy(self, graph: SpacetimeGraph) -> tuple[Tensor, Tensor] | None:
+        """The energy of the learned law, for nodes of mass 1 and in the model's units.
+
+        None if forces depend on features of nodes: those of a pair need not be opposite then.
+        """
+        if self.settings["node_features"]:
+            return None
+        units = self.units(graph)
+        state = units.normalize(graph)
+        pairs = self._pairs(graph, units, state)
+        _, r = pairs.differences(state.x[:, 0])
+        counts = pairs.neighbourhood.mask.unsqueeze(-1)
+        # (Places without a pair, such as the diagonal, have no distance.)
+        potential = self.force.potential(torch.where(counts, r, 1.0), pairs.s) * counts
+        kinetic = state.v[:, 0].square().sum(-1) / 2  # (B, N)
+        return kinetic, potential[:, 0, :, :, 0] / 2  # (each pair is there twice)
+
     def _trajectory(self, graph: SpacetimeGraph, bound: float | None = None) -> Forecast:
         """The forecast; `bound` is that of :func:`leapfrog`."""
         latest = graph.latest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +19,7 @@ from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.layers.pieces import by_pieces
 
 MAX_ARCSINH = 12.0  # of the force between two nodes, which is at most e^12 / 2 in the model's units
+QUADRATURE = 64  # points at which a force is integrated to its potential
 CHUNK = 16_384  # pairs at a time on a CPU, whose activations stay in its caches
 
 
@@ -94,6 +96,21 @@ class PairForce(nn.Module):
             tuple(self.parameters()),
         )
         return forces.view(r.shape)
+
+    def potential(self, r: Tensor, s: Tensor) -> Tensor:
+        """The energy of pairs at distances r (..., 1) with features s (..., c), (..., 1).
+
+        U(r), the integral of the force from r to 1, which is also that from log r to 0 of the force
+        times the distance; -dU/dr is the force. Where forces are softened, r is the softened
+        distance.
+        """
+        log_r = r.log()
+        energy = torch.zeros_like(r)
+        nodes, weights = np.polynomial.legendre.leggauss(QUADRATURE)
+        for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+            at = (log_r * float(1 - node)).exp()  # from r to 1, evenly in log r
+            energy = energy - float(weight) * log_r * at * self.strength(at, s)
+        return energy
 
     def strength(self, r: Tensor, s: Tensor) -> Tensor:
         """The force at distances r (..., 1) of pairs with features s (..., c), (..., 1)."""

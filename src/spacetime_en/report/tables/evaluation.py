@@ -37,13 +37,14 @@ def print_evaluation(report: dict[str, Any], terminal: Terminal) -> None:
             for i, row in enumerate(groups)
         ]
         terminal.table(("RMSE of a coordinate", "predicted", "actual"), table)
-    if report["drift"]:
-        truth = report["drift"]["truth"]
-        table = [
-            [key.replace("_", " "), f"{row['median']:.2g}", f"{truth[key]['median']:.2g}"]
-            for key, row in report["drift"]["forecast"].items()
-        ]
-        terminal.table(("median relative change", "forecast", "truth"), table)
+    drift = report["drift"]
+    table = [
+        [key.replace("_", " "), _median(row), _median(drift["truth"][key])]
+        for key, row in drift["forecast"].items()
+    ]
+    terminal.table(("median relative change", "forecast", "truth"), table)
+    for key, found in drift["found"].items():
+        terminal.print(f"{key.replace('_', ' ')}: {found['formula']}")
 
 
 def errors_by_model(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -83,6 +84,10 @@ def _cells(row: dict[str, float] | None) -> list[str]:
     mean, median, p90 = (_word(row.get(key)) for key in ("mean", "median", "p90"))
     error = row.get("standard_error")
     return [mean, "" if error is None else f"{error:.1g}", median, p90]
+
+
+def _median(row: dict[str, float] | None) -> str:
+    return "–" if row is None else f"{row['median']:.2g}"
 
 
 def _word(number: float | None) -> str:

@@ -1,0 +1,343 @@
+"""Find what data conserve.
+
+A quantity q = sum_k c_k phi_k of terms of the dictionary is conserved if it does not change along
+true paths although its parts, which nodes and pairs have, do: what one of them loses, others gain.
+With W the covariance matrix of the terms within a path, and S the sum of those of their parts,
+
+    W c = lambda S c
+
+gives the combinations in the order of lambda = c'Wc / c'Sc. It is 1 for parts that vary
+independently of each other, and 0 for a conserved quantity. (The variance between paths would be
+another yardstick, but systems that are at rest as a whole all have the same momentum.) Vectors and
+bivectors whose parts do not vary at all, such as the angular momenta of planets about a heavy sun,
+are conserved, too: S has a thousandth of their size, squared, on top.
+
+Forces that are clipped, or frames that are wrong, spoil single paths by any amount. Paths are
+therefore weighted until the median of lambda over paths is the smallest, and not its mean.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from spacetime_en._util.errors import InputError
+from spacetime_en.conservation.paths import Paths
+from spacetime_en.conservation.quantities import Combination
+from spacetime_en.conservation.terms import KINETIC, Parts, TermKind, kinds_of, term_parts
+
+LARGEST_VARIATION = 0.05  # sqrt(lambda) of what counts as conserved, the median of held-out paths
+SHORT = 1.5  # a formula is shortened while it varies at most so many times as much,
+NEGLIGIBLE = 0.01  # or by no more than this
+LEAST_PATHS = 20
+_AT_ONCE = 1 << 23  # numbers in the parts of terms that are held at a time
+_STARTS, _ROUNDS = 5, 30  # of weighting paths
+_CONSTANT = 1e-3  # of the size of parts: what varies by much less does not vary
+_SINGULAR = 1e-10  # of S: terms that are the same but for a factor
+
+
+@dataclass(frozen=True)
+class Conserved:
+    """A conserved quantity, with the evidence from held-out paths.
+
+    Args:
+        quantity: the combination of terms.
+        variation: sqrt(lambda), the variation along a path relative to what it would be if all
+            parts varied independently of each other; the median of held-out paths.
+        p90: the 90th percentile.
+    """
+
+    quantity: Combination
+    variation: float
+    p90: float
+
+    def describe(self) -> dict[str, Any]:
+        """As plain numbers and text."""
+        return {
+            "name": self.quantity.name,
+            "kind": self.quantity.kind,
+            "formula": self.quantity.formula,
+            "coefficients": dict(self.quantity.coefficients),
+            "variation": self.variation,
+            "variation_p90": self.p90,
+        }
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What :func:`find_conserved` found.
+
+    Args:
+        conserved: the quantities.
+        rejected: by kind, the variation of the best combination that did not pass, if any is left.
+        terms: by kind, the number of terms in the dictionary.
+        paths, held_out: the number of paths, or of their connected components.
+    """
+
+    conserved: list[Conserved]
+    rejected: dict[str, float]
+    terms: dict[str, int]
+    paths: int
+    held_out: int
+
+
+def find_conserved(train: Paths, held_out: Paths) -> Findings:
+    """Find the quantities that all paths conserve, each connected component for itself.
+
+    Args:
+        train: paths from which combinations are found.
+        held_out: other paths, on which they must hold.
+    """
+    train, held_out = train.connected(), held_out.connected()
+    for paths in (train, held_out):
+        if len(paths) < LEAST_PATHS:
+            which = "to learn from" if paths is train else "to check on"
+            raise InputError(
+                f"paths: {len(paths)} {which}, of two connected nodes or more that are observed "
+                f"in all frames; at least {LEAST_PATHS} are needed."
+            )
+    _check_moving(train)
+    conserved: list[Conserved] = []
+    rejected: dict[str, float] = {}
+    sizes: dict[str, int] = {}
+    for kind in kinds_of(train):
+        search = _Search.of(train, held_out, kind)
+        sizes[kind] = len(search.names)
+        while (c := search.best()) is not None:
+            checked = search.checked(c)
+            if not checked.variation <= LARGEST_VARIATION:
+                rejected[kind] = checked.variation
+                break
+            short = search.checked(search.shortened(c))
+            # (Shortened on the paths it was found on: it must hold on the others, too.)
+            best = short if short.variation <= LARGEST_VARIATION else checked
+            conserved.append(best)
+            search.found.append(c)
+    return Findings(conserved, rejected, sizes, len(train), len(held_out))
+
+
+def _check_moving(paths: Paths) -> None:
+    """Refuse paths along which velocities do not change: of these, everything is conserved."""
+    change = (paths.v - paths.v.mean(1, keepdim=True)).square().sum((1, 2, 3))
+    size = (paths.v.square() * paths.present[:, None, :, None]).sum((1, 2, 3))
+    if bool((change <= 1e-10 * size).double().mean() > 0.5):
+        raise InputError(
+            "paths: velocities do not change along most of them; where nothing acts on nodes, "
+            "each conserves all that it has."
+        )
+
+
+class _Solution(NamedTuple):
+    """Eigenvalues, (m,), increasing, and combinations, (m, K), of length 1."""
+
+    lambdas: Tensor
+    combinations: Tensor
+
+
+@dataclass
+class _Search:
+    """The matrices of one kind of terms, K of them, in units in which each varies by about 1.
+
+    Args:
+        names: of the terms.
+        units: of the terms, (K,).
+        W, S: of the paths to learn from, (P, K, K).
+        W_held, S_held: of the held-out ones.
+        found: the combinations found so far, (K,) each, in these units.
+    """
+
+    kind: TermKind
+    names: list[str]
+    units: Tensor
+    W: Tensor
+    S: Tensor
+    W_held: Tensor
+    S_held: Tensor
+    found: list[Tensor]
+
+    @classmethod
+    def of(cls, train: Paths, held_out: Paths, kind: TermKind) -> _Search:
+        names, W, S = _matrices(train, kind)
+        _, W_held, S_held = _matrices(held_out, kind)
+        own = S.diagonal(dim1=1, dim2=2)  # (P, K)
+        median = torch.stack([column[column > 0].median() for column in own.T if column.any()])
+        kept = own.any(0)  # (an attribute may be 0 throughout)
+        names = [name for name, keep in zip(names, kept.tolist(), strict=True) if keep]
+        units = median.rsqrt()
+        scale = units[:, None] * units
+
+        def normalised(W: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
+            """Each path relative to the size of its own variation: none outweighs the others."""
+            W, S = (t[:, kept][:, :, kept] * scale for t in (W, S))
+            size = S.diagonal(dim1=1, dim2=2).sum(1)
+            moving = size > 1e-20
+            W, S = (t[moving] / size[moving, None, None] for t in (W, S))
+            return W, S
+
+        return cls(kind, names, units, *normalised(W, S), *normalised(W_held, S_held), [])
+
+    def best(self) -> Tensor | None:
+        """The combination (K,) with the smallest median lambda; None if there is none.
+
+        It is independent of those found before, as S measures it. The median has several minima:
+        the search starts from the best combinations of two terms, and from that of all.
+        """
+        K = len(self.names)
+        every, equal = torch.ones(K, dtype=torch.bool), torch.ones(len(self.W)).double()
+        starts = []
+        for chosen in [*itertools.combinations(range(K), 2), range(K)]:
+            terms = torch.zeros(K, dtype=torch.bool)
+            terms[list(chosen)] = True
+            solved = self._solve(terms, equal)
+            if solved is not None:
+                starts.append(self._refined(terms, solved.combinations[0], rounds=3))
+        starts = sorted(starts, key=self._median)[:_STARTS]
+        return min((self._refined(every, c) for c in starts), key=self._median, default=None)
+
+    def _refined(self, terms: Tensor, c: Tensor, rounds: int = _ROUNDS) -> Tensor:
+        """The combination of some terms (K,) with the smallest median lambda, near `c`."""
+        before = torch.inf
+        for _ in range(rounds):
+            solved = self._solve(terms, self._weights(c))
+            if solved is None or abs(self._median(c) - before) <= 1e-3 * before:
+                break
+            before, c = self._median(c), solved.combinations[0]
+        return c
+
+    def _weights(self, c: Tensor) -> Tensor:
+        """Of paths: their median lambda, not their mean, is made small by giving bad ones less."""
+        ratio = self._ratios(c)
+        weights = 1 / (_bounded(_quadratic(self.S, c)) * (ratio + ratio.median() + 1e-16))
+        return weights / weights.mean()
+
+    def _median(self, c: Tensor) -> float:
+        """The median variation, sqrt(lambda), of the paths to learn from."""
+        return float(self._ratios(c).median().clamp(min=0).sqrt())
+
+    def _ratios(self, c: Tensor) -> Tensor:
+        """lambda of each path to learn from, (P,)."""
+        return _quadratic(self.W, c) / _bounded(_quadratic(self.S, c))
+
+    def _solve(self, terms: Tensor, weights: Tensor) -> _Solution | None:
+        """The generalised eigenproblem W c = lambda S c, without what was found before."""
+        W, S = (torch.einsum("p,pkl->kl", weights, t) for t in (self.W, self.S))
+        K = len(self.names)
+        basis = torch.eye(K, dtype=torch.float64)[:, terms]
+        if self.found:  # c' S f = 0 for all f that were found
+            rows = torch.stack([S @ f for f in self.found]) @ basis
+            _, values, v = torch.linalg.svd(rows, full_matrices=True)
+            rank = int((values > 1e-12 * values.max().clamp(min=1e-300)).sum())
+            basis = basis @ v[rank:].T
+        if basis.shape[1] == 0:
+            return None
+        W, S = (basis.T @ t @ basis for t in (W, S))
+        size = S.diagonal().clamp(min=1e-300).rsqrt()
+        W, S = (size[:, None] * t * size for t in (W, S))
+        values, vectors = torch.linalg.eigh(S)
+        regular = values > _SINGULAR * values[-1]
+        white = vectors[:, regular] / values[regular].sqrt()
+        lambdas, combinations = torch.linalg.eigh(white.T @ W @ white)
+        c = (basis @ (size[:, None] * (white @ combinations))).T
+        return _Solution(lambdas, c / c.norm(dim=1, keepdim=True))
+
+    def shortened(self, c: Tensor) -> Tensor:
+        """The same quantity with as few terms as possible, dropped one by one."""
+        limit = max(SHORT * self._median(c), NEGLIGIBLE)
+        terms = torch.ones(len(self.names), dtype=torch.bool)
+        while True:
+            weights, candidates = self._weights(c), []
+            for k in terms.nonzero().flatten().tolist():
+                fewer = terms.clone()
+                fewer[k] = False
+                solved = self._solve(fewer, weights)
+                if solved is not None:
+                    candidates.append((float(solved.lambdas[0]), k, solved.combinations[0]))
+            if not candidates:
+                return c
+            _, dropped, start = min(candidates, key=lambda candidate: candidate[0])
+            terms[dropped] = False
+            shorter = self._refined(terms, start)
+            if self._median(shorter) > limit:
+                return c
+            c = shorter
+
+    def checked(self, c: Tensor) -> Conserved:
+        """The combination as a quantity, with its variation on held-out paths."""
+        size = _bounded(_quadratic(self.S_held, c))
+        ratios = (_quadratic(self.W_held, c) / size).clamp(min=0).sqrt()
+        median, p90 = (float(ratios.quantile(q)) for q in (0.5, 0.9))
+        # In the units of the data, relative to the leading term: the kinetic energy, if there is
+        # one, or else the term that varies most.
+        weight = c.abs() * torch.tensor(
+            [1e6 if KINETIC in name else 1.0 for name in self.names], dtype=torch.float64
+        )
+        raw = c * self.units
+        raw = raw / raw[weight.argmax()]
+        used = (c != 0).tolist()
+        coefficients = {
+            name: float(value)
+            for name, value, use in zip(self.names, raw, used, strict=True)
+            if use
+        }
+        return Conserved(Combination(self.kind, coefficients), median, p90)
+
+
+def _bounded(size: Tensor) -> Tensor:
+    """Variances of parts, (P,), with a lower bound: the smallest are rounding errors."""
+    return size.clamp(min=max(1e-7 * float(size.median()), 1e-300))
+
+
+def _quadratic(matrices: Tensor, c: Tensor) -> Tensor:
+    """c' M c of each matrix, (P, K, K) and (K,) -> (P,)."""
+    return torch.einsum("k,pkl,l->p", c, matrices, c)
+
+
+def _matrices(paths: Paths, kind: TermKind) -> tuple[list[str], Tensor, Tensor]:
+    """The names of the terms, and W and S of each path, (P, K, K)."""
+    _, T, N, n = paths.x.shape
+    # (Parts of pairs are scalars; a dictionary has up to some thirty terms.)
+    each = 32 * T * (N * N if kind == "scalar" else N * n * n)
+    at_once = max(1, _AT_ONCE // each)
+    names: list[str] = []
+    W, S = [], []
+    for first in range(0, len(paths), at_once):
+        groups = [g for g in term_parts(paths[first : first + at_once], kind) if g]
+        names = [name for group in groups for name in group]
+        totals = torch.cat([_deviations(_stacked(group).sum(2)) for group in groups], dim=2)
+        W.append(torch.einsum("ptkc,ptlc->pkl", totals, totals) / T)
+        blocks = [_deviations(_stacked(group)) for group in groups]
+        own = [torch.einsum("ptmkc,ptmlc->pkl", d, d) / T for d in blocks]
+        if kind != "scalar":  # (whose sizes mean nothing: a potential is defined up to a constant)
+            sizes = [_stacked(group) for group in groups]
+            own = [
+                s + _CONSTANT**2 * torch.einsum("ptmkc,ptmlc->pkl", q, q) / T
+                for s, q in zip(own, sizes, strict=True)
+            ]
+        S.append(_block_diagonal(own))
+    return names, torch.cat(W), torch.cat(S)
+
+
+def _stacked(group: Parts) -> Tensor:
+    """(P, T, parts, k, c)."""
+    return torch.stack(list(group.values()), dim=3)
+
+
+def _deviations(values: Tensor) -> Tensor:
+    """From the mean over time, (P, T, ...)."""
+    return values - values.mean(1, keepdim=True)
+
+
+def _block_diagonal(blocks: list[Tensor]) -> Tensor:
+    """Of matrices (P, k, k) for each block."""
+    P, K = len(blocks[0]), sum(b.shape[1] for b in blocks)
+    whole = blocks[0].new_zeros(P, K, K)
+    start = 0
+    for block in blocks:
+        end = start + block.shape[1]
+        whole[:, start:end, start:end] = block
+        start = end
+    return whole
