@@ -219,13 +219,23 @@ def test_the_energy_score_is_that_of_a_plain_loop():
     for b in range(2):
         for i in range(2):
             far = sum((z[b, k, i] - y[b, i]).norm() for k in range(3)) / 3
-            apart = sum((z[b, k, i] - z[b, j, i]).norm() for k in range(3) for j in range(3)) / 6
+            apart = sum((z[b, k, i] - z[b, j, i]).norm() for k in range(3) for j in range(3)) / 9
             assert found[b, i].item() == pytest.approx((far - apart / 2).item(), abs=1e-6)
 
 
 def test_the_energy_score_is_least_for_the_true_spread():
     g = torch.Generator().manual_seed(0)
-    y = torch.randn(20_000, 1, 3, generator=g)
-    z = torch.randn(20_000, 4, 1, 3, generator=g)
+    y = torch.randn(2_000, 1, 3, generator=g)
+    z = torch.randn(2_000, 64, 1, 3, generator=g)
     scores = {scale: energy_score(scale * z, y).mean().item() for scale in (0.5, 0.8, 1.0, 1.25, 2)}
     assert min(scores, key=scores.get) == 1.0
+
+
+def test_samples_do_not_run_away_from_each_other():
+    """Two on opposite sides, ever further off, are worth less and less."""
+    z, y = torch.zeros(1, 20, 3, dtype=torch.float64), torch.zeros(1, 3, dtype=torch.float64)
+    scores = []
+    for far in (1.0, 10.0, 100.0):
+        z[0, 0, 0], z[0, 1, 0] = far, -far
+        scores.append(energy_score(z, y).item())
+    assert 0 < scores[0] < scores[1] < scores[2]

@@ -232,11 +232,12 @@ def standard_deviation(x: Tensor) -> Tensor:
 def energy_score(z: Tensor, y: Tensor) -> Tensor:
     """The energy score of samples z (B, S, ..., c) for the observation y (B, ..., c), (B, ...).
 
-    Gneiting and Raftery (2007), Eq. 22, unbiased for a finite number of independent samples.
+    Gneiting and Raftery (2007), Eq. 22, of the distribution that gives each sample the weight 1/S.
+    (With S (S - 1) pairs, as for independent samples, two of them could run away from each other
+    for nothing.)
     """
-    S = z.shape[1]
     to_target = _length(z - y[:, None]).mean(1)
-    to_each_other = _length(z[:, :, None] - z[:, None]).sum((1, 2)) / max(1, S * (S - 1))
+    to_each_other = _length(z[:, :, None] - z[:, None]).mean((1, 2))
     return to_target - to_each_other / 2
 
 
