@@ -143,3 +143,15 @@ def test_straight_lines_conserve_everything_and_are_refused():
     task = Task.from_trajectories(runs, counts=(60, 10, 30), **WINDOWS)
     with pytest.raises(InputError, match="velocities do not change"):
         find_conserved(*both_paths(task))
+
+
+def test_terms_that_coincide_or_never_vary():
+    """All charges are 1, and velocities are positions: x ^ v is 0, and r² a sum of x v."""
+    x = np.random.default_rng(0).standard_normal((40, 12, 3, 3)).cumsum(1)
+    runs = Trajectories.from_arrays(x, x, attributes={"charge": np.ones((40, 3))})
+    task = Task.from_trajectories(runs, length=4, stride=1, target_steps=1)
+    found = find_conserved(*both_paths(task))
+    assert found.terms["bivector"] == 0
+    (identity,) = found.conserved
+    assert "charge_i charge_j r²" in identity.quantity.coefficients
+    assert np.isfinite(list(identity.quantity.coefficients.values())).all()

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from filelock import FileLock
@@ -135,11 +136,16 @@ def test_results_in_place_of_a_folder_are_refused(tmp_path):
     assert "is no folder; choose another name" in said.stderr
 
 
-def children(pid):
-    """The numbers and commands of a process's children."""
-    return subprocess.run(
-        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True
-    ).stdout
+def child(pid, command=""):
+    """The number of the first child of a process with this in its command, once there is one."""
+    listing = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)]
+    for _ in range(600):
+        said = subprocess.run(listing, capture_output=True, text=True).stdout
+        found = re.search(rf"(?m)^ *(\d+) .*{command}", said)
+        if found is not None:
+            return found[1]
+        time.sleep(0.1)
+    raise AssertionError(f"{pid} has no child with {command!r}.")
 
 
 def test_a_process_that_dies_is_named(tmp_path):
@@ -148,8 +154,7 @@ def test_a_process_that_dies_is_named(tmp_path):
         [*command, "--workers", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     process.stderr.readline()
-    (server,) = re.findall(r"(\d+) .*forkserver", children(process.pid))
-    (worker,) = re.findall(r"(\d+) ", children(server))
+    worker = child(child(process.pid, "forkserver"))
     subprocess.run(["kill", "-9", worker], check=True)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1

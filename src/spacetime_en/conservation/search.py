@@ -37,6 +37,7 @@ LEAST_PATHS = 20
 _AT_ONCE = 1 << 23  # numbers in the parts of terms that are held at a time
 _STARTS, _ROUNDS = 5, 30  # of weighting paths
 _CONSTANT = 1e-3  # of the size of parts: what varies by much less does not vary
+_CANCELLED = 1e-13  # of a path's variation: rounding errors of terms that are the same
 _SINGULAR = 1e-10  # of S: terms that are the same but for a factor
 
 
@@ -164,10 +165,10 @@ class _Search:
         names, W, S = _matrices(train, kind)
         _, W_held, S_held = _matrices(held_out, kind)
         own = S.diagonal(dim1=1, dim2=2)  # (P, K)
-        median = torch.stack([column[column > 0].median() for column in own.T if column.any()])
         kept = own.any(0)  # (an attribute may be 0 throughout)
         names = [name for name, keep in zip(names, kept.tolist(), strict=True) if keep]
-        units = median.rsqrt()
+        units = own.new_tensor([float(column[column > 0].median()) for column in own.T[kept]])
+        units = units.rsqrt()
         scale = units[:, None] * units
 
         def normalised(W: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
@@ -211,7 +212,8 @@ class _Search:
     def _weights(self, c: Tensor) -> Tensor:
         """Of paths: their median lambda, not their mean, is made small by giving bad ones less."""
         ratio = self._ratios(c)
-        weights = 1 / (_bounded(_quadratic(self.S, c)) * (ratio + ratio.median() + 1e-16))
+        size = _bounded(_quadratic(self.S, c)) * (ratio + ratio.median() + 1e-16)
+        weights = size.median() / size.clamp(min=1e-12 * float(size.max()))
         return weights / weights.mean()
 
     def _median(self, c: Tensor) -> float:
@@ -219,8 +221,10 @@ class _Search:
         return float(self._ratios(c).median().clamp(min=0).sqrt())
 
     def _ratios(self, c: Tensor) -> Tensor:
-        """lambda of each path to learn from, (P,)."""
-        return _quadratic(self.W, c) / _bounded(_quadratic(self.S, c))
+        """lambda of each path to learn from, (P,); 1 where the parts cancel, whatever the path."""
+        size = _quadratic(self.S, c)
+        ratio = _quadratic(self.W, c).clamp(min=0) / _bounded(size)
+        return torch.where(size > _CANCELLED, ratio, 1.0)
 
     def _solve(self, terms: Tensor, weights: Tensor) -> _Solution | None:
         """The generalised eigenproblem W c = lambda S c, without what was found before."""

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 MOST_ROWS = 6_000
 ENOUGH_GROUPS = 40  # fewer recordings are cut into blocks
 MOST_CHANNELS = 3  # attributes of pairs, or of nodes, that weigh sums over neighbours
-MOST_PAIRS = 1 << 22  # vectors between nodes that are looked at, at a time
+PAIRS_AT_ONCE = 1 << 22  # vectors between nodes that are looked at, at a time
 VELOCITY = 0  # the place of the velocity among the vectors of a row
 LENGTHS = 5  # so many of them, at most, scale with the window; sums over pairs need not
 
@@ -220,7 +220,7 @@ def typical_distance(graph: SpacetimeGraph) -> float:
 
 def _over_pairs(graph: SpacetimeGraph, there: Tensor, unit: float) -> Tensor:
     """Sums over the other nodes of a_ij d_ij w(|d_ij|), last frame, (B, N, C, n)."""
-    at_once = max(1, MOST_PAIRS // graph.x.shape[2] ** 2)
+    at_once = max(1, PAIRS_AT_ONCE // graph.x.shape[2] ** 2)
     parts = [
         _of_pairs(graph[first : first + at_once], there[first : first + at_once], unit)
         for first in range(0, len(graph), at_once)
