@@ -211,20 +211,14 @@ class _Search:
 
     def _weights(self, c: Tensor) -> Tensor:
         """Of paths: their median lambda, not their mean, is made small by giving bad ones less."""
-        ratio = self._ratios(c)
+        ratio = _lambdas(self.W, self.S, c)
         size = _bounded(_quadratic(self.S, c)) * (ratio + ratio.median() + 1e-16)
         weights = size.median() / size.clamp(min=1e-12 * float(size.max()))
         return weights / weights.mean()
 
     def _median(self, c: Tensor) -> float:
         """The median variation, sqrt(lambda), of the paths to learn from."""
-        return float(self._ratios(c).median().clamp(min=0).sqrt())
-
-    def _ratios(self, c: Tensor) -> Tensor:
-        """lambda of each path to learn from, (P,); 1 where the parts cancel, whatever the path."""
-        size = _quadratic(self.S, c)
-        ratio = _quadratic(self.W, c).clamp(min=0) / _bounded(size)
-        return torch.where(size > _CANCELLED, ratio, 1.0)
+        return float(_lambdas(self.W, self.S, c).median().sqrt())
 
     def _solve(self, terms: Tensor, weights: Tensor) -> _Solution | None:
         """The generalised eigenproblem W c = lambda S c, without what was found before."""
@@ -271,9 +265,8 @@ class _Search:
 
     def checked(self, c: Tensor) -> Conserved:
         """The combination as a quantity, with its variation on held-out paths."""
-        size = _bounded(_quadratic(self.S_held, c))
-        ratios = (_quadratic(self.W_held, c) / size).clamp(min=0).sqrt()
-        median, p90 = (float(ratios.quantile(q)) for q in (0.5, 0.9))
+        variations = _lambdas(self.W_held, self.S_held, c).sqrt()
+        median, p90 = (float(variations.quantile(q)) for q in (0.5, 0.9))
         # In the units of the data, relative to the leading term: the kinetic energy, if there is
         # one, or else the term that varies most.
         weight = c.abs() * torch.tensor(
@@ -288,6 +281,13 @@ class _Search:
             if use
         }
         return Conserved(Combination(self.kind, coefficients), median, p90)
+
+
+def _lambdas(W: Tensor, S: Tensor, c: Tensor) -> Tensor:
+    """c' W c / c' S c of each path, (P,); 1 where the parts cancel, whatever the path."""
+    size = _quadratic(S, c)
+    ratio = _quadratic(W, c).clamp(min=0) / _bounded(size)
+    return torch.where(size > _CANCELLED, ratio, 1.0)
 
 
 def _bounded(size: Tensor) -> Tensor:
