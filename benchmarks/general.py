@@ -6,7 +6,8 @@
 
 One thread, processor time. A result is a JSON file in results/general, which is not made again; a
 training that was stopped goes on where it was. Rates, where several are given, are compared on
-validation windows in trials of a tenth of the time.
+validation windows in trials of a tenth of the time; a training that diverges begins again with the
+next best.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ import dataclasses
 import json
 import platform
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from spacetime_en._util.files import write_text_atomically
+from spacetime_en.compare.trained import train_first_that_converges
 from spacetime_en.data import Task
 from spacetime_en.evaluation import RIVALS, evaluate
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.runs.config import Config
-from spacetime_en.runs.training import train
 from spacetime_en.testing import equivariance_errors
 from spacetime_en.training.settings import TrainingSettings, preset_defaults, seconds
 
@@ -85,22 +87,23 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
     model = ours.model | (ROWS[row].model if preset == "set-2" else {})
     settings = ours.training | {"max_time": budget, "clock": "cpu", "seed": seed}
     config = Config(preset, model, dict(task), TrainingSettings(**settings))
-    trials = {}
+    windows, folder = config.load_task(), runs / path.stem
+    trials: dict[float, float] = {}
     if len(rates) > 1:
         for rate in rates:
-            tenth = f"{seconds(budget) / 10:g}s"
-            trial = dataclasses.replace(config.training, lr=rate, max_time=tenth)
-            run = train(
-                dataclasses.replace(config, training=trial),
-                runs / f"{row}--{preset}--seed{seed}--{rate:g}",
-                resume=True,
+            short = at_rate(config, rate, max_time=f"{seconds(budget) / 10:g}s")
+            run, *_ = train_first_that_converges(
+                [short], Path(f"{folder}--trial{rate:g}"), progress, windows
             )
-            trials[rate] = run.load("best").progress.best
-    if rates:
-        lr = min(trials, key=trials.__getitem__) if trials else rates[0]
-        config = dataclasses.replace(config, training=dataclasses.replace(config.training, lr=lr))
-    run = train(config, runs / f"{row}--{preset}--seed{seed}", resume=True)
-    trained, windows, last = run.model(), config.load_task(), run.load("last").progress
+            if run is not None:
+                trials[rate] = run.load("best").progress.best
+    best_first = sorted(trials, key=trials.__getitem__) or rates or [config.training.lr]
+    run, *_ = train_first_that_converges(
+        [at_rate(config, r) for r in best_first], folder, progress, windows
+    )
+    if run is None:
+        raise SystemExit(f"{path.stem}: training diverges at every learning rate tried.")
+    trained, last = run.model(), run.load("last").progress
     found = {
         "row": row,
         "preset": preset,
@@ -129,6 +132,17 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
     RESULTS.mkdir(parents=True, exist_ok=True)
     write_text_atomically(path, json.dumps(found, indent=1))
     return path
+
+
+def at_rate(config: Config, rate: float, **settings: Any) -> Config:
+    """The same training at another learning rate."""
+    training = dataclasses.replace(config.training, lr=rate, **settings)
+    return dataclasses.replace(config, training=training)
+
+
+def progress(used: float, words: str) -> None:
+    """Say how far a training is."""
+    print(f"\r{used:4.0%}, {words}   ", end="", file=sys.stderr)
 
 
 def _worst(model: Forecaster, task: Task, dtype: torch.dtype) -> dict[str, float]:
