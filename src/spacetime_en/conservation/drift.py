@@ -20,7 +20,7 @@ from spacetime_en.conservation.quantities import (
     changes,
     momentum,
 )
-from spacetime_en.conservation.search import Conserved, find_conserved
+from spacetime_en.conservation.search import LEAST_PATHS, Conserved, find_conserved
 from spacetime_en.conservation.terms import kinds_of
 from spacetime_en.data.graphs import attribute_names
 from spacetime_en.data.simulation.systems import system_of
@@ -31,6 +31,7 @@ from spacetime_en.metrics import both, summary
 from spacetime_en.nn.forecaster import Forecaster
 
 USUAL = ("momentum", "angular momentum")
+_MOST_PAIRS = 1 << 21  # of nodes, in all frames of the paths that are searched
 
 
 def measure_drift(
@@ -88,10 +89,17 @@ def _found(model: Forecaster, task: Task) -> list[Conserved]:
     """What the training windows conserve, beside the usual; nothing, where that cannot be told."""
     try:
         paths = [true_paths(part.for_model(model)) for part in (task.train, task.val)]
-        found = find_conserved(*paths).conserved
+        found = find_conserved(*(_sampled(each) for each in paths)).conserved
     except InputError:
         return []
     return [one for one in found if one.quantity.name not in USUAL]
+
+
+def _sampled(paths: Paths) -> Paths:
+    """Evenly spread paths, as many as have `_MOST_PAIRS` pairs in all their frames, or a few."""
+    _, T, N, _ = paths.x.shape
+    kept = max(2 * LEAST_PATHS, _MOST_PAIRS // (T * N * N))
+    return paths[:: max(1, len(paths) // kept)]
 
 
 def _by_name(found: list[Conserved]) -> dict[str, Conserved]:

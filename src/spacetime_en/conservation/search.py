@@ -132,6 +132,14 @@ def _check_moving(paths: Paths) -> None:
         )
 
 
+class _Sums(NamedTuple):
+    """Weighted sums over paths: W and S, (K, K), and S f of each f that was found, (F, K)."""
+
+    W: Tensor
+    S: Tensor
+    found: Tensor
+
+
 class _Solution(NamedTuple):
     """Eigenvalues, (m,), increasing, and combinations, (m, K), of length 1."""
 
@@ -193,7 +201,7 @@ class _Search:
         for chosen in [*itertools.combinations(range(K), 2), range(K)]:
             terms = torch.zeros(K, dtype=torch.bool)
             terms[list(chosen)] = True
-            solved = self._solve(terms, equal)
+            solved = _solve(terms, self._sums(terms, equal))
             if solved is not None:
                 starts.append(self._refined(terms, solved.combinations[0], rounds=3))
         starts = sorted(starts, key=self._median)[:_STARTS]
@@ -203,7 +211,7 @@ class _Search:
         """The combination of some terms (K,) with the smallest median lambda, near `c`."""
         before = torch.inf
         for _ in range(rounds):
-            solved = self._solve(terms, self._weights(c))
+            solved = _solve(terms, self._sums(terms, self._weights(c)))
             if solved is None or abs(self._median(c) - before) <= 1e-3 * before:
                 break
             before, c = self._median(c), solved.combinations[0]
@@ -220,38 +228,29 @@ class _Search:
         """The median variation, sqrt(lambda), of the paths to learn from."""
         return float(_lambdas(self.W, self.S, c).median().sqrt())
 
-    def _solve(self, terms: Tensor, weights: Tensor) -> _Solution | None:
-        """The generalised eigenproblem W c = lambda S c, without what was found before."""
-        W, S = (torch.einsum("p,pkl->kl", weights, t) for t in (self.W, self.S))
+    def _sums(self, terms: Tensor, weights: Tensor) -> _Sums:
+        """The weighted sums over paths, of these terms alone: all others stay 0."""
+        kept = terms.nonzero().flatten()
         K = len(self.names)
-        basis = torch.eye(K, dtype=torch.float64)[:, terms]
-        if self.found:  # c' S f = 0 for all f that were found
-            rows = torch.stack([S @ f for f in self.found]) @ basis
-            _, values, v = torch.linalg.svd(rows, full_matrices=True)
-            rank = int((values > 1e-12 * values.max().clamp(min=1e-300)).sum())
-            basis = basis @ v[rank:].T
-        if basis.shape[1] == 0:
-            return None
-        W, S = (basis.T @ t @ basis for t in (W, S))
-        size = S.diagonal().clamp(min=1e-300).rsqrt()
-        W, S = (size[:, None] * t * size for t in (W, S))
-        values, vectors = torch.linalg.eigh(S)
-        regular = values > _SINGULAR * values[-1]
-        white = vectors[:, regular] / values[regular].sqrt()
-        lambdas, combinations = torch.linalg.eigh(white.T @ W @ white)
-        c = (basis @ (size[:, None] * (white @ combinations))).T
-        return _Solution(lambdas, c / c.norm(dim=1, keepdim=True))
+        W, S = torch.zeros(2, K, K, dtype=torch.float64)
+        for whole, paths in ((W, self.W), (S, self.S)):
+            own = paths if terms.all() else paths[:, kept[:, None], kept]
+            whole[kept[:, None], kept] = torch.einsum("p,pkl->kl", weights, own)
+        found = torch.zeros(len(self.found), K, dtype=torch.float64)
+        for row, f in zip(found, self.found, strict=True):
+            row[kept] = torch.einsum("p,pkl,l->k", weights, self.S[:, kept], f)
+        return _Sums(W, S, found)
 
     def shortened(self, c: Tensor) -> Tensor:
         """The same quantity with as few terms as possible, dropped one by one."""
         limit = max(SHORT * self._median(c), NEGLIGIBLE)
         terms = torch.ones(len(self.names), dtype=torch.bool)
         while True:
-            weights, candidates = self._weights(c), []
+            sums, candidates = self._sums(terms, self._weights(c)), []
             for k in terms.nonzero().flatten().tolist():
                 fewer = terms.clone()
                 fewer[k] = False
-                solved = self._solve(fewer, weights)
+                solved = _solve(fewer, sums)
                 if solved is not None:
                     candidates.append((float(solved.lambdas[0]), k, solved.combinations[0]))
             if not candidates:
@@ -283,6 +282,27 @@ class _Search:
         return Conserved(Combination(self.kind, coefficients), median, p90)
 
 
+def _solve(terms: Tensor, sums: _Sums) -> _Solution | None:
+    """The generalised eigenproblem W c = lambda S c of some terms, apart from what was found."""
+    K = len(terms)
+    basis = torch.eye(K, dtype=torch.float64)[:, terms]
+    if len(sums.found):  # c' S f = 0 for all f that were found
+        _, values, v = torch.linalg.svd(sums.found @ basis, full_matrices=True)
+        rank = int((values > 1e-12 * values.max().clamp(min=1e-300)).sum())
+        basis = basis @ v[rank:].T
+    if basis.shape[1] == 0:
+        return None
+    W, S = (basis.T @ t @ basis for t in sums[:2])
+    size = S.diagonal().clamp(min=1e-300).rsqrt()
+    W, S = (size[:, None] * t * size for t in (W, S))
+    values, vectors = torch.linalg.eigh(S)
+    regular = values > _SINGULAR * values[-1]
+    white = vectors[:, regular] / values[regular].sqrt()
+    lambdas, combinations = torch.linalg.eigh(white.T @ W @ white)
+    c = (basis @ (size[:, None] * (white @ combinations))).T
+    return _Solution(lambdas, c / c.norm(dim=1, keepdim=True))
+
+
 def _lambdas(W: Tensor, S: Tensor, c: Tensor) -> Tensor:
     """c' W c / c' S c of each path, (P,); 1 where the parts cancel, whatever the path."""
     size = _quadratic(S, c)
@@ -297,6 +317,9 @@ def _bounded(size: Tensor) -> Tensor:
 
 def _quadratic(matrices: Tensor, c: Tensor) -> Tensor:
     """c' M c of each matrix, (P, K, K) and (K,) -> (P,)."""
+    used = c.nonzero().flatten()
+    if len(used) < len(c):  # (of seventy terms often two: the rest need not be read)
+        matrices, c = matrices[:, used[:, None], used], c[used]
     return torch.einsum("k,pkl,l->p", c, matrices, c)
 
 
