@@ -156,7 +156,8 @@ class ForecastModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         self._batch = batch
-        # For dropout, jitter and augmentation: the same numbers whether or not the run was ever interrupted.
+        # For dropout and what is done to windows: the same numbers whether or not the run was ever
+        # interrupted.
         _seed(derive_seed(self.settings.seed, self.progress.step, self.global_rank), self.device)
         self._set_progress()
         optimiser = self.optimizers()

@@ -55,9 +55,8 @@ class TrainingSettings:
             of training, relative to a node's typical displacement from frame to frame. They change
             velocities with them, and so only data whose velocities are differences of positions
             are jittered. 0: none.
-        augment: in every step of training, turn each window and its target by a rotation of its own,
-            reflections included, uniformly at random. What an equivariant model learns does not
-            depend on it.
+        augment: turn each window and its target at random in every step of training, by rotations
+            and reflections. What an equivariant model learns does not depend on it.
         epochs: budget in passes over the training windows (100 if no budget is given).
         steps: budget in optimiser steps.
         max_time: budget in time, including validation, such as 90s, 10m or 1h30m.
@@ -153,7 +152,7 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
         "skip": 5,  # single batches diverge early in training
     },
     "transformer": {
-        "lr": 2e-3,
+        "lr": 4e-3,
         "batch_size": None,
         "ema": 0.998,
         "schedule": "cosine",

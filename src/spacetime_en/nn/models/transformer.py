@@ -6,10 +6,12 @@ it does in another. Rotations have to be learned, from the data or from augmente
 (:mod:`~spacetime_en.training.augmentation`).
 
 Tokens are nodes in frames. Attention over the frames of a node, by their true times, makes one
-token of each node; attention over the nodes, with a bias for each pair, does the rest:
+token of each node; attention over the nodes, with relative encodings b_ij, e_ij of each pair (Shaw
+et al. 2018), does the rest:
 
-    alpha_ij = softmax_j(q_i . k_j / sqrt(d) + phi_b(x_i - x_j, log|x_i - x_j|, a_ij)),
-    h_i <- h_i + W sum_j alpha_ij v_j,    h_i <- h_i + phi_h(h_i).
+    (b_ij, e_ij) = phi_p(x_i - x_j, log|x_i - x_j|, a_ij),
+    alpha_ij = softmax_j(q_i . k_j / sqrt(d) + b_ij),
+    h_i <- h_i + W sum_j alpha_ij (v_j + e_ij),    h_i <- h_i + phi_h(h_i).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from spacetime_en.geometry import Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.layers.egcl import mlp
+from spacetime_en.nn.layers.virtual_points import CLOSE, HEADS
 from spacetime_en.nn.models.base import BaseName
 from spacetime_en.nn.models.path import PathCorrector, or_one, rms
 from spacetime_en.nn.requirements import (
@@ -38,9 +41,7 @@ from spacetime_en.nn.requirements import (
 )
 from spacetime_en.nn.state import State, Units, at_frame, require_up
 
-HEADS = 4
 WAVES = 4  # of the encoding of times: 1/4, 1/2, 1 and 2 periods in the length of a history
-CLOSE = 1e-2  # the distance below which two nodes count as one, in units of the typical one
 
 
 class AttentionLayer(nn.Module):
@@ -58,18 +59,26 @@ class AttentionLayer(nn.Module):
         self.out = nn.Linear(width, width)
         self.feedforward = nn.Sequential(nn.LayerNorm(width), *mlp(width, 2 * width, width))
 
-    def forward(self, h: Tensor, context: Tensor, bias: Tensor) -> Tensor:
-        """Tokens, (B, N, S, width), to the same shape.
+    def forward(
+        self, h: Tensor, context: Tensor, bias: Tensor, values: Tensor | None = None
+    ) -> Tensor:
+        """Tokens, (..., S, width), to the same shape.
 
         Args:
-            context: what they attend to, (B, N, M, width).
-            bias: added to the logits, (B, N, heads or 1, S or 1, M).
+            context: what they attend to, (..., M, width).
+            bias: b_ij, added to the logits, (..., heads or 1, S or 1, M).
+            values: e_ij, added to the values, (..., S, M, width); None: 0.
         """
         q = self.query(self.norm(h))
         k, v = self.key_value(self.norm(context)).chunk(2, dim=-1)
         q, k, v = (t.unflatten(-1, (HEADS, -1)).transpose(-2, -3) for t in (q, k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)  # (B, N, heads, S, ·)
-        h = h + self.out(mixed.transpose(-2, -3).flatten(-2))
+        alpha = (q @ k.mT * q.shape[-1] ** -0.5 + bias).softmax(-1)  # (..., heads, S, M)
+        mixed = (alpha @ v).transpose(-2, -3)  # (..., S, heads, width / heads)
+        if values is not None:
+            weight = alpha.transpose(-2, -3).unsqueeze(-2)  # (..., S, heads, 1, M)
+            e = values.unflatten(-1, (HEADS, -1)).transpose(-2, -3)  # (..., S, heads, M, ·)
+            mixed = mixed + (weight @ e).squeeze(-2)
+        h = h + self.out(mixed.flatten(-2))
         updated: Tensor = h + self.feedforward(h)
         return updated
 
@@ -110,8 +119,8 @@ class Transformer(PathCorrector):
         edge_features: Count = 1,
         frames: PositiveInt = 10,
         targets: PositiveInt = 1,
-        hidden: PositiveInt = 64,
-        layers: PositiveInt = 2,
+        hidden: PositiveInt = 52,
+        layers: PositiveInt = 3,
         base: BaseName = "auto",
         up: bool = False,
         length_scale: PositiveFloat = 1.0,
@@ -131,7 +140,7 @@ class Transformer(PathCorrector):
         self.enter = mlp(inputs, hidden, hidden)
         self.over_time = AttentionLayer(hidden)
         self.over_nodes = nn.ModuleList(AttentionLayer(hidden) for _ in range(layers))
-        self.pairs = mlp(dims + 1 + edge_features, hidden // 2, layers * HEADS)
+        self.pairs = mlp(dims + 1 + edge_features, hidden, layers * (HEADS + hidden))
         self.norm = nn.LayerNorm(hidden)
         self.leave = nn.Linear(hidden, hidden)
         self.leave_at = nn.Linear(3, hidden, bias=False)
@@ -189,10 +198,10 @@ class Transformer(PathCorrector):
         last = graph.last_observed[..., None, None].expand(-1, -1, 1, frames.shape[-1])
         unseen = _penalty(seen.mT, frames)[:, :, None, None]  # (B, N, 1, 1, L)
         # (Only a node's last token is read, and so it alone has to attend to the others.)
-        h = self.over_time(frames.gather(2, last), frames, unseen).transpose(1, 2)  # (B, 1, N, ·)
-        for layer, bias in zip(self.over_nodes, self._biases(latest, units), strict=True):
-            h = layer(h, h, bias)
-        return h.squeeze(1)
+        h = self.over_time(frames.gather(2, last), frames, unseen).squeeze(2)  # (B, N, hidden)
+        for layer, pairs in zip(self.over_nodes, self._pairs(latest, units), strict=True):
+            h = layer(h, h, *pairs)
+        return h
 
     def _tokens(self, graph: SpacetimeGraph, state: State, seen: Tensor) -> Tensor:
         """What is known of each node in each frame, (B, N, L, inputs)."""
@@ -212,19 +221,20 @@ class Transformer(PathCorrector):
 
     def _age(self, graph: SpacetimeGraph, seen: Tensor) -> Tensor:
         """The time from each frame to the last, 0 for frames of padding, (B, L, 1, 1)."""
-        return graph.since.masked_fill(~seen.any(2), 0.0)[..., None, None]
+        age = graph.since.masked_fill(~seen.any(2), 0.0)
+        return age[..., None, None]
 
-    def _biases(self, latest: SpacetimeGraph, units: Units) -> Tensor:
-        """What is added to the logits in each layer, (layers, B, 1, heads, N, N)."""
+    def _pairs(self, latest: SpacetimeGraph, units: Units) -> list[tuple[Tensor, Tensor]]:
+        """For each layer b_ij, (B, heads, N, N), and e_ij, (B, N, N, hidden)."""
         now, mask = units.normalize(latest), latest.edge_mask[:, 0]
         x_ij = geometry.pairwise_differences(now.x[:, 0]) / self.spacing  # (B, N, N, n)
         square = x_ij.square().sum(-1, keepdim=True)
         s_ij = [torch.asinh(x_ij), (square + CLOSE**2).log() / 2, now.a[:, 0] / self.edge_size]
-        bias = self.pairs(torch.cat(s_ij, dim=-1)).unflatten(-1, (-1, HEADS))
+        encoded = self.pairs(torch.cat(s_ij, dim=-1))  # (B, N, N, layers (heads + hidden))
         itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-        bias = bias + _penalty(mask | itself, bias)[..., None, None]
-        biases: Tensor = bias.permute(3, 0, 4, 1, 2).unsqueeze(2)
-        return biases
+        missing = _penalty(mask | itself, encoded).unsqueeze(1)
+        layers = encoded.chunk(len(self.over_nodes), dim=-1)
+        return [(t[..., :HEADS].movedim(-1, 1) + missing, t[..., HEADS:]) for t in layers]
 
 
 def _seen(graph: SpacetimeGraph) -> Tensor:
