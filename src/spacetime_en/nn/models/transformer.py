@@ -41,7 +41,7 @@ from spacetime_en.nn.requirements import (
 )
 from spacetime_en.nn.state import State, Units, at_frame, require_up
 
-WAVES = 4  # of the encoding of times: 1/4, 1/2, 1 and 2 periods in the length of a history
+FREQUENCIES = 4  # of the encoding of times: 1/4, 1/2, 1 and 2 periods in the length of a history
 
 
 class AttentionLayer(nn.Module):
@@ -136,7 +136,7 @@ class Transformer(PathCorrector):
         self.register_buffer("feature_mean", torch.zeros(node_features))
         self.register_buffer("feature_size", torch.ones(node_features))
         self.register_buffer("edge_size", torch.ones(edge_features))
-        inputs = 4 * dims + node_features + dims * up + 1 + 2 * WAVES
+        inputs = 4 * dims + node_features + dims * up + 1 + 2 * FREQUENCIES
         self.enter = mlp(inputs, hidden, hidden)
         self.over_time = AttentionLayer(hidden)
         self.over_nodes = nn.ModuleList(AttentionLayer(hidden) for _ in range(layers))
@@ -214,7 +214,7 @@ class Transformer(PathCorrector):
         if self.settings["up"]:
             parts.append(require_up(graph)[:, None, None].expand_as(state.x))
         age = (self._age(graph, seen) / self.duration).to(state.x)
-        angles = age * 2.0 ** torch.arange(-1, WAVES - 1).to(age) * math.pi
+        angles = age * 2.0 ** torch.arange(-1, FREQUENCIES - 1).to(age) * math.pi
         clock = torch.cat([age, angles.cos(), angles.sin()], dim=-1)  # (B, L, 1, 1 + 2 waves)
         parts.append(clock.expand(-1, -1, state.x.shape[2], -1))
         return torch.cat(parts, dim=-1).transpose(1, 2)
