@@ -29,6 +29,7 @@ from spacetime_en.data import Task
 from spacetime_en.evaluation import RIVALS, evaluate
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.runs.config import Config
+from spacetime_en.runs.run import Run
 from spacetime_en.testing import equivariance_errors
 from spacetime_en.training.settings import TrainingSettings, preset_defaults, seconds
 
@@ -84,31 +85,64 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
         return path
     task, budget = ROWS[row].task, ROWS[row].budget
     ours = preset_defaults(preset, task.get("name"), "ours")
-    model = ours.model | (ROWS[row].model if preset == "set-2" else {})
+    arguments = ours.model | (ROWS[row].model if preset == "set-2" else {})
     settings = ours.training | {"max_time": budget, "clock": "cpu", "seed": seed}
-    config = Config(preset, model, dict(task), TrainingSettings(**settings))
-    windows, folder = config.load_task(), runs / path.stem
-    trials: dict[float, float] = {}
-    if len(rates) > 1:
-        for rate in rates:
-            short = at_rate(config, rate, max_time=f"{seconds(budget) / 10:g}s")
-            run, *_ = train_first_that_converges(
-                [short], Path(f"{folder}--trial{rate:g}"), progress, windows
-            )
-            if run is not None:
-                trials[rate] = run.load("best").progress.best
-    best_first = sorted(trials, key=trials.__getitem__) or rates or [config.training.lr]
-    run, *_ = train_first_that_converges(
-        [at_rate(config, r) for r in best_first], folder, progress, windows
-    )
-    if run is None:
-        raise SystemExit(f"{path.stem}: training diverges at every learning rate tried.")
-    trained, last = run.model(), run.load("last").progress
+    config = Config(preset, arguments, dict(task), TrainingSettings(**settings))
+    windows = config.load_task()
+    run, trials = trained(config, runs / path.stem, rates, windows)
+    model = run.model()
     found = {
         "row": row,
         "preset": preset,
         "seed": seed,
         "command": f"python -m benchmarks.general {row} --preset {preset} --seeds {seed}",
+        **account(run, trials),
+        "evaluation": evaluate(model, windows).report,
+        "worst_equivariance_error": {
+            str(dtype).removeprefix("torch."): _worst(model.to(dtype), windows, dtype)
+            for dtype in (torch.float64, torch.float32)
+        },
+    }
+    if task.get("name") == "charged-noisy":
+        clean = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
+        found["against_clean_targets"] = evaluate(model, clean).report
+    if row in TRANSFERS:
+        other = dataclasses.replace(config, task=dict(ROWS[TRANSFERS[row]].task)).load_task()
+        found[f"on_{TRANSFERS[row]}"] = evaluate(model, other).report
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(path, json.dumps(found, indent=1))
+    return path
+
+
+def trained(
+    config: Config, folder: Path, rates: list[float], task: Task
+) -> tuple[Run, dict[float, float]]:
+    """Train as `config` says, at the rate that does best in trials of a tenth of the time.
+
+    Returns: the run, and the validation error of each rate whose trial did not diverge.
+    """
+    trials: dict[float, float] = {}
+    if len(rates) > 1:
+        assert config.training.max_time is not None
+        tenth = f"{seconds(config.training.max_time) / 10:g}s"
+        for rate in rates:
+            place = folder.with_name(f"{folder.name}--{rate:g}")
+            short = at_rate(config, rate, max_time=tenth)
+            run, *_ = train_first_that_converges([short], place, progress, task)
+            if run is not None:
+                trials[rate] = run.load("best").progress.best
+    best_first = sorted(trials, key=trials.__getitem__) or rates or [config.training.lr]
+    configs = [at_rate(config, rate) for rate in best_first]
+    run, *_ = train_first_that_converges(configs, folder, progress, task)
+    if run is None:
+        raise SystemExit(f"{folder.name}: training diverges at every learning rate tried.")
+    return run, trials
+
+
+def account(run: Run, trials: dict[float, float]) -> dict[str, Any]:
+    """How a training went, for its result."""
+    last = run.load("last").progress
+    return {
         "machine": f"one thread, {torch.backends.cpu.get_cpu_capability()}, {platform.system()}",
         "training": run.config.to_dict()["training"],
         "rates_tried": trials,
@@ -116,22 +150,8 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
         "seconds": last.time,
         "best_step": last.best_step,
         "val_position_mse": last.best,
-        "base": getattr(trained, "base_name", None),
-        "evaluation": evaluate(trained, windows).report,
-        "worst_equivariance_error": {
-            str(dtype).removeprefix("torch."): _worst(trained.to(dtype), windows, dtype)
-            for dtype in (torch.float64, torch.float32)
-        },
+        "base": run.model().base_name,
     }
-    if task.get("name") == "charged-noisy":
-        clean = dataclasses.replace(config, task={**config.task, "targets": "clean"}).load_task()
-        found["against_clean_targets"] = evaluate(trained, clean).report
-    if row in TRANSFERS:
-        other = dataclasses.replace(config, task=dict(ROWS[TRANSFERS[row]].task)).load_task()
-        found[f"on_{TRANSFERS[row]}"] = evaluate(trained, other).report
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, json.dumps(found, indent=1))
-    return path
 
 
 def at_rate(config: Config, rate: float, **settings: Any) -> Config:

@@ -23,7 +23,7 @@ from spacetime_en.graph import SpacetimeGraph
 from spacetime_en.nn.layers.egcl import mlp
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.layers.virtual_points import HEADS, VirtualPointAttention
-from spacetime_en.nn.models import set2
+from spacetime_en.nn.models import path
 from spacetime_en.nn.models.set2 import DEGREE, SET2
 from spacetime_en.nn.state import State, at_frame
 from spacetime_en.runs.config import Config
@@ -176,13 +176,13 @@ def measured(row: str, data: str, budget: dict[str, Any]) -> dict[str, Any]:
     model = kind(**arguments)
     if change is not None:
         change(model)
-    usual = set2.OUTLIER
+    usual = path.OUTLIER
     try:
         if row == "squared errors":
-            set2.OUTLIER = SQUARED
+            path.OUTLIER = SQUARED
         progress = fit(model, task, config.training, display=False)
     finally:
-        set2.OUTLIER = usual
+        path.OUTLIER = usual
     errors, _ = measure_errors(model, task.val, 500)
     return {
         "row": row,

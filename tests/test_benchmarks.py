@@ -1,5 +1,6 @@
 """The benchmarks run, on small sizes, and count what they say they count."""
 
+import dataclasses
 import json
 import re
 import signal
@@ -10,7 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import flow_cost, general, noise_floor, oracle, set2_ablation, speed, timing
+from benchmarks import (
+    data_amount,
+    flow_cost,
+    general,
+    noise_floor,
+    oracle,
+    set2_ablation,
+    speed,
+    timing,
+)
 from spacetime_en.cli import main
 from spacetime_en.data.datasets.registry import load_task
 from spacetime_en.geometry import random_rotation
@@ -127,6 +137,43 @@ def test_every_row_of_the_ablation_trains(row, cache, monkeypatch):
     found = set2_ablation.measured(row, "tiny", {"steps": 2})
     assert found["steps"] == 2
     assert found["validation"]["position_mse"]["mean"] < 1.0
+
+
+def test_error_against_the_amount_of_data(cache, monkeypatch, tmp_path, capsys):
+    task = {"name": "charged", "counts": (12, 4, 4), "target_steps": 2}
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    monkeypatch.setattr(data_amount, "TASK", task)
+    monkeypatch.setattr(data_amount, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(data_amount, "VALIDATE_EVERY", 1)
+    models = {name: data_amount.CONTESTANTS[name] for name in ("transformer", "transformer-plain")}
+    models = {name: dataclasses.replace(one, rates=(1e-3,)) for name, one in models.items()}
+    monkeypatch.setattr(data_amount, "CONTESTANTS", models)
+    options = ["--windows", "3", "--budget", "0.05s", "--runs", str(tmp_path / "runs")]
+    monkeypatch.setattr(sys, "argv", ["data_amount", *options])
+    data_amount.main()
+    names = {f"{name}--3--seed0.json" for name in models}
+    made = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
+    assert {*made} == names | {"data_amount.svg"}
+    for name in names:
+        found = json.loads(made[name])
+        assert found["training"]["augment"] == (found["model"] == "transformer")
+        assert found["evaluation"]["windows"] == 4
+        assert found["evaluation"]["position_mse"]["mean"] < 1.0
+    legend = made["data_amount.svg"]
+    assert all(f"<!-- {one.label} -->" in legend for one in models.values())
+    printed = capsys.readouterr().out
+    data_amount.main()  # nothing is trained again
+    assert capsys.readouterr().out == printed
+
+
+def test_fewer_windows_are_the_first_ones(cache):
+    task = load_task("charged", counts=(12, 4, 4), target_steps=2, cache=cache)
+    fewer = data_amount.first_windows(task, 5)
+    assert len(fewer.train) == 5
+    for part in (0, 1):
+        assert torch.equal(fewer.train[:][part].x, task.train[:5][part].x)
+        assert torch.equal(fewer.val[:][part].x, task.val[:][part].x)
+        assert torch.equal(fewer.test[:][part].x, task.test[:][part].x)
 
 
 def test_the_generator_goes_on_from_a_window_along_any_axes(cache):

@@ -22,6 +22,7 @@ from .nn.models.ridge import Ridge as Ridge
 from .nn.models.ridge import SharedRidge as SharedRidge
 from .nn.models.set import SET as SET
 from .nn.models.set2 import SET2 as SET2
+from .nn.models.transformer import Transformer as Transformer
 from .nn.models.trivial import LastFrame as LastFrame
 from .nn.models.trivial import LeastSquaresLine as LeastSquaresLine
 from .nn.models.trivial import Parabola as Parabola

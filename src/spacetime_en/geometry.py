@@ -13,15 +13,20 @@ import torch
 from torch import Tensor
 
 
-def random_orthogonal(n: int, generator: torch.Generator | None = None) -> Tensor:
+def random_orthogonal(
+    n: int, generator: torch.Generator | None = None, count: int | None = None
+) -> Tensor:
     """Draw Q uniformly (Haar measure) from O(n): rotations and reflections alike.
 
-    Returns: (n, n), float64.
+    Args:
+        count: number of independent draws; None: one, without an axis for it.
+    Returns: (n, n) or (count, n, n), float64.
     """
-    gaussian = torch.randn(n, n, generator=generator, dtype=torch.float64)
+    shape = (n, n) if count is None else (count, n, n)
+    gaussian = torch.randn(shape, generator=generator, dtype=torch.float64)
     q, r = torch.linalg.qr(gaussian)
     # QR is unique only up to the signs of R's diagonal; fixing them makes Q Haar distributed.
-    haar: Tensor = q * r.diagonal().sign()
+    haar: Tensor = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
     return haar
 
 

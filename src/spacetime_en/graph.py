@@ -58,8 +58,9 @@ class Forecast(TensorFields):
         return self.x[:, -1], self.v[:, -1]
 
     def rotate(self, q: Tensor) -> Forecast:
-        """Act with Q in O(n), (n, n): x -> Qx, v -> Qv."""
-        turned = {k: t @ q.to(t).mT for k, t in self.fields().items() if k in ("x", "v", "samples")}
+        """Act with Q in O(n), (n, n), or one for each graph, (B, n, n): x -> Qx, v -> Qv."""
+        vectors = ("x", "v", "samples")
+        turned = {k: _turned(t, q) for k, t in self.fields().items() if k in vectors}
         return self._replace(**turned)
 
     def translate(self, b: Tensor) -> Forecast:
@@ -482,16 +483,15 @@ class SpacetimeGraph(TensorFields):
     # --- the actions of E(n) and S_N ----------------------------------------------------------
 
     def rotate(self, q: Tensor) -> SpacetimeGraph:
-        """Act with Q in O(n), (n, n): x -> Qx, v -> Qv; the box and `up` turn along."""
-        n = self.x.shape[-1]
-        if q.shape != (n, n):
+        """Act with Q in O(n), (n, n), or one for each graph, (B, n, n): x -> Qx, v -> Qv.
+
+        The box and `up` turn along.
+        """
+        B, _, _, n = self.x.shape
+        if q.shape not in ((n, n), (B, n, n)):
             raise InputError(f"q: expected shape {(n, n)}, found {tuple(q.shape)}.")
-        q = q.to(self.x)
-        turned = {"x": self.x @ q.mT, "v": self.v @ q.mT}
-        if self.box is not None:
-            turned["box"] = self.box @ q.mT
-        if self.up is not None:
-            turned["up"] = self.up @ q.mT
+        vectors = ("x", "v", "box", "up")
+        turned = {k: _turned(t, q) for k, t in self.fields().items() if k in vectors}
         return self._replace(**turned)
 
     def translate(self, b: Tensor) -> SpacetimeGraph:
@@ -522,6 +522,14 @@ class SpacetimeGraph(TensorFields):
 def speeds(v: Tensor) -> Tensor:
     """The paper's feature |v|, (..., n) -> (..., 1)."""
     return geometry.norm(v).unsqueeze(-1)
+
+
+def _turned(vectors: Tensor, q: Tensor) -> Tensor:
+    """Q times each vector, (B, ..., n), by (n, n) for all graphs or (B, n, n)."""
+    q = q.to(vectors)
+    if q.ndim == 2:
+        return vectors @ q.mT
+    return torch.einsum("bij,b...j->b...i", q, vectors)
 
 
 def _newest_observed(observed: Tensor) -> Tensor:

@@ -123,7 +123,14 @@ def assert_same(found, model, graph):
 
 
 LATER = ("set-nonequivariant", "set-no-temporal", "set-adjacency", "estag", "body", "ridge")
-LATER += ("set-flow", "kernel", "lstm", "ridge-shared", "egnn")  # an egnn is in ONNX below, too
+LATER += (
+    "set-flow",
+    "kernel",
+    "lstm",
+    "ridge-shared",
+    "egnn",
+    "transformer",
+)  # an egnn is in ONNX below, too
 
 
 @pytest.mark.parametrize("preset", [slow(p, p in LATER) for p in MODELS])

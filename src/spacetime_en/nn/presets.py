@@ -23,6 +23,7 @@ from spacetime_en.nn.models.mlp import MLP
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
 from spacetime_en.nn.models.set import SET
 from spacetime_en.nn.models.set2 import SET2
+from spacetime_en.nn.models.transformer import Transformer
 from spacetime_en.nn.models.tree import parents_of
 from spacetime_en.nn.models.trivial import LastFrame, LeastSquaresLine, Parabola, StraightLine
 
@@ -50,6 +51,7 @@ PRESETS = {
     "least-squares-line": Preset(LeastSquaresLine, {}),
     "set-flow": Preset(Flow, {}),
     "estag": Preset(ESTAG, {}),
+    "transformer": Preset(Transformer, {}),
     "body": Preset(Body, {}),
     "ridge": Preset(Ridge, {}),
     "ridge-shared": Preset(SharedRidge, {}),

@@ -20,6 +20,7 @@ from spacetime_en.data.windows import Windows
 from spacetime_en.metrics import errors
 from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.models.trivial import LastFrame
+from spacetime_en.training.augmentation import augmented
 from spacetime_en.training.batches import Batch, Batches, derive_seed
 from spacetime_en.training.jitter import jittered, typical_step
 from spacetime_en.training.settings import Budget, TrainingSettings
@@ -89,8 +90,11 @@ class ForecastModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         # The mean over the whole batch, once the gradients of all processes are averaged.
-        graph = jittered(batch.graph, self.jitter) if self.jitter else batch.graph
-        loss = self.model.losses(graph, batch.target, self.settings.alpha)
+        graph, target = batch.graph, batch.target
+        if self.settings.augment:
+            graph, target = augmented(graph, target)
+        graph = jittered(graph, self.jitter) if self.jitter else graph
+        loss = self.model.losses(graph, target, self.settings.alpha)
         loss = loss.sum() * batch.weight
         # Reduced over all processes, so that they stop together.
         stop = loss.new_tensor(float(self.stop_requested))
@@ -152,7 +156,8 @@ class ForecastModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         self._batch = batch
-        # For dropout: the same numbers whether or not the run was ever interrupted.
+        # For dropout and what is done to windows: the same numbers whether or not the run was ever
+        # interrupted.
         _seed(derive_seed(self.settings.seed, self.progress.step, self.global_rank), self.device)
         self._set_progress()
         optimiser = self.optimizers()

@@ -55,6 +55,8 @@ class TrainingSettings:
             of training, relative to a node's typical displacement from frame to frame. They change
             velocities with them, and so only data whose velocities are differences of positions
             are jittered. 0: none.
+        augment: turn each window and its target at random in every step of training, by rotations
+            and reflections. What an equivariant model learns does not depend on it.
         epochs: budget in passes over the training windows (100 if no budget is given).
         steps: budget in optimiser steps.
         max_time: budget in time, including validation, such as 90s, 10m or 1h30m.
@@ -80,6 +82,7 @@ class TrainingSettings:
     schedule: Schedule = "constant"
     ema: Below1 | None = None
     jitter: NonNegativeFloat = 0.0
+    augment: bool = False
     epochs: PositiveInt | None = None
     steps: PositiveInt | None = None
     max_time: str | None = None
@@ -147,6 +150,15 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
         "schedule": "cosine",
         "warmup": 0.03,
         "skip": 5,  # single batches diverge early in training
+    },
+    "transformer": {
+        "lr": 4e-3,
+        "batch_size": None,
+        "ema": 0.998,
+        "schedule": "cosine",
+        "warmup": 0.02,
+        "skip": 20,
+        "augment": True,
     },
     "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},
     "body": {"lr": 3e-3, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "cosine"},

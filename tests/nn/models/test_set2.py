@@ -14,7 +14,7 @@ from spacetime_en import (
 )
 from spacetime_en.metrics import energy_score, errors
 from spacetime_en.nn.models.base import NAMES
-from spacetime_en.nn.models.set2 import OUTLIER
+from spacetime_en.nn.models.path import OUTLIER
 from spacetime_en.nn.rollout import with_times
 from spacetime_en.testing import assert_equivariant
 from tests.helpers import masked, padded, particles, train_a_little
