@@ -108,7 +108,7 @@ CLEAN_ERRORS = (
     *_errors("clean", "clean target: MSE"),
 )
 # Mean, standard error and median of each kind of error.
-SUMMARY = {
+SUMMARIES = {
     "position": ERRORS[:3],
     "velocity": (*ERRORS[4:], _error("", "velocity_mse", "median", "test")),
 }

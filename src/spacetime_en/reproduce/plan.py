@@ -294,8 +294,8 @@ def _ablation(scale: Scale) -> Iterator[Experiment]:
         yield dataclasses.replace(experiment, rate=rate)
 
 
-NEAR = Data(steps_ahead=1_000)
-BEYOND_DATA = (NEAR, Data(), Data(noisy=True), Data(20), Data(30))
+AT_1000 = Data(steps_ahead=1_000)
+BEYOND_DATA = (AT_1000, Data(), Data(noisy=True), Data(20), Data(30))
 
 
 def _beyond(scale: Scale) -> Iterator[Experiment]:
@@ -309,7 +309,7 @@ TABLES: dict[str, Callable[[Scale], Iterable[Experiment]]] = {
     "horizons": lambda scale: _of(
         [Data(steps_ahead=h) for h in HORIZONS], BASELINES, scale.seeds[:1]
     ),
-    "h1000": lambda scale: _of([NEAR], (*BASELINES, *NARROW), scale.seeds[:1]),
+    "h1000": lambda scale: _of([AT_1000], (*BASELINES, *NARROW), scale.seeds[:1]),
     "n20": lambda scale: _of([Data(20)], BASELINES, scale.seeds[:1]),
     "n30": lambda scale: _of([Data(30)], BASELINES, scale.seeds[:1]),
     "noisy": lambda scale: _of([Data(noisy=True)], BASELINES, scale.seeds),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from spacetime_en.compare.results import Result
 from spacetime_en.compare.table import Cell, Row, Table, number
-from spacetime_en.reproduce.columns import CLEAN_ERRORS, COST, ERRORS, SUMMARY, VALIDATION, Column
+from spacetime_en.reproduce.columns import CLEAN_ERRORS, COST, ERRORS, SUMMARIES, VALIDATION, Column
 from spacetime_en.reproduce.experiment import checked_result, has_chosen_rate
 from spacetime_en.reproduce.plan import (
     ABLATION,
@@ -361,7 +361,7 @@ def _summary(result: Result | None, who: str, of: str, mark: str = "") -> Cell:
     """Mean, standard error and median in one cell."""
     if result is None:
         return Cell()
-    mean, error, median = (column.of([result], who) for column in SUMMARY[of])
+    mean, error, median = (column.of([result], who) for column in SUMMARIES[of])
     spread = "" if error.value is None else f" ± {error.text}"
     return Cell(mean.value, f"{mean.text}{spread} ({median.text}){mark}")
 
