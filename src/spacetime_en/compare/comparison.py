@@ -273,8 +273,8 @@ def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) 
         if file.question.get(key) != value:
             theirs, now = shortened(file.question.get(key)), shortened(value)
             raise InputError(
-                f"{folder}: is another comparison, whose {key} was {theirs} and not {now}; choose "
-                "another folder, or ask the same."
+                f"{folder}: is another comparison ({key}: {theirs}, now {now}); choose another "
+                "folder, or ask the same."
             )
     return file.token
 
