@@ -264,7 +264,7 @@ def test_other_data_in_the_same_folder_are_noticed_by_the_same_process(cache, tm
     compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
     comparison.Question(task, comparison.ModelBudget("30 steps", 2)).load_task()
     put(21)
-    with pytest.raises(InputError, match="another comparison .data: "):
+    with pytest.raises(InputError, match=r"another comparison .data: "):
         compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
 
 
