@@ -1,40 +1,69 @@
 """Does a short comparison name the right winner? On the demo's data, for five seeds.
 
-    python benchmarks/compare_seeds.py --out DIR                     # about five hours on two cores
-    python benchmarks/compare_seeds.py --out DIR --long 1m --seeds 2
+    python -m benchmarks.compare_seeds                               # about five hours on two cores
+    python -m benchmarks.compare_seeds set-2 egnn ridge-shared --long 1m --seeds 2
 
 The right winner is the model with the lowest test error when each has the long budget, or one that
-is no worse within its interval there. Prints one line for each seed, and what the comparison itself
-costs. Run it again to go on after an interruption.
+is no worse within its interval there. Without presets all that fit are compared. Prints one line
+for each seed, and what the comparison itself costs. Run it again to go on after an interruption;
+what came out so far is in results/compare.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
+from spacetime_en._util.files import write_text_atomically
 from spacetime_en.compare import compare
 from spacetime_en.report.demo import TASK
 
+RESULTS = Path("results/compare")
+
 
 def main() -> None:
+    """Compare with the long budget, then with the short one for each seed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder for the comparisons")
+    parser.add_argument("presets", nargs="*", help="by default all that fit")
+    parser.add_argument("--out", type=Path, default=Path("runs/compare-seeds"))
     parser.add_argument("--short", default="30s", help="budget whose winner is checked")
     parser.add_argument("--long", default="5m", help="budget that tells which winner is right")
     parser.add_argument("--seeds", type=int, default=5, help="number of short comparisons")
-    options = parser.parse_args()
-    reference = compare(TASK, options.out / "long", budget=options.long).leaderboard
-    right = {reference.rows[0].preset, *(row.preset for row in reference.equals)}
-    print(f"at {options.long}: {', '.join(sorted(right))}")
-    named = 0
-    for seed in range(options.seeds):
+    given = parser.parse_args()
+    reference = compare(TASK, given.out / "long", given.presets, budget=given.long).leaderboard
+    right = sorted({reference.rows[0].preset, *(row.preset for row in reference.equals)})
+    found: dict[str, Any] = {
+        "presets": given.presets,
+        "long": {"budget": given.long, "right": right, "rows": _rows(reference.to_json())},
+        "short": {"budget": given.short, "seeds": []},
+    }
+    _write(found)
+    print(f"at {given.long}: {', '.join(right)}")
+    for number in range(given.seeds):
         # (Three trainings each: the next comparison begins with the next three seeds.)
-        folder = options.out / f"short-{seed}"
-        board = compare(TASK, folder, budget=options.short, seed=3 * seed).leaderboard
-        named += board.chosen in right
-        print(f"seed {seed}: {board.chosen}{'' if board.chosen in right else ', which is wrong'}")
-    print(f"{named} of {options.seeds} right at {options.short}")
+        folder, seed = given.out / f"short-{number}", 3 * number
+        made = compare(TASK, folder, given.presets, budget=given.short, seed=seed)
+        chosen = made.leaderboard.chosen
+        cost = json.loads((folder / "leaderboard.json").read_text())["cost"]
+        one = {"seed": seed, "chosen": chosen, "is_right": chosen in right, "cost": cost}
+        found["short"]["seeds"].append(one)
+        _write(found)
+        wrong = "" if chosen in right else ", which is wrong"
+        print(f"seed {seed}: {chosen}{wrong}, overhead {cost.get('overhead', 0):.1%}", flush=True)
+    named = sum(one["is_right"] for one in found["short"]["seeds"])
+    print(f"{named} of {given.seeds} right at {given.short}")
+
+
+def _rows(board: dict[str, Any]) -> list[dict[str, Any]]:
+    """What decides which winner is right."""
+    return [{key: row.get(key) for key in ("preset", "error", "interval")} for row in board["rows"]]
+
+
+def _write(found: dict[str, Any]) -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(RESULTS / "seeds.json", json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,13 @@ differ in cost: at first equal steps over the window alone, then adaptive steps 
 With --gas, forecasts of one periodic gas of that many nodes with 20 neighbours each: sixteen equal
 steps, then adaptive ones (once: they may be thousands). These are measured in processor time of
 one thread, because other work on the machine disturbs long runs.
+
+With --crowd, a training step on that many windows of zara1, those with most people: the memory and
+the time that it takes, with activations computed again in the backward pass and with them kept.
 """
 
 import argparse
+import resource
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +25,8 @@ from benchmarks.timing import side_by_side
 from spacetime_en import Forecast, SpacetimeGraph, build_model
 from spacetime_en.data.datasets.registry import load_task
 from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.nn.physics import leapfrog
+from spacetime_en.training.batches import Batches
 
 
 def main() -> None:
@@ -29,10 +35,13 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=100)
     parser.add_argument("--gas", type=int, metavar="NODES", help="forecasts of a gas instead")
     parser.add_argument("--horizon", type=float, default=0.1, help="of the gas")
+    parser.add_argument("--crowd", type=int, metavar="WINDOWS", help="a step on people instead")
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.gas:
         forecasts(given.gas, given.horizon, given.repeats)
+    elif given.crowd:
+        crowd(given.crowd)
     else:
         training_steps(given.batch_size, given.repeats)
 
@@ -56,6 +65,23 @@ def forecasts(nodes: int, horizon: float, repeats: int) -> None:
         taken = seconds(forecast(model, graph))
         what = f"set-flow, {law}, {len(steps) - 1:,} adaptive steps"
         print(f"{what}: {taken:.1f} s, {taken / egnn:.0f} of egnn's", flush=True)
+
+
+def crowd(windows: int) -> None:
+    """Of a training step in the sharp stage, on paths of twelve target times."""
+    batches = Batches(load_task("zara1").train, windows, seed=0)
+    batch = max(batches, key=lambda b: b.graph.edge_mask.numel())
+    torch.manual_seed(0)
+    model = build_model("set-flow", like=batch.graph).train()
+    model.set_progress(0.8)
+    torch.nn.init.normal_(model.force.phi[-1].weight, std=0.05)  # forces of an untrained law are 0
+    print(f"{len(batch.graph)} windows of {batch.graph.x.shape[2]} people, twelve target times")
+    for what, limit in (("computed again", leapfrog.RECOMPUTE_ABOVE), ("kept", 1 << 62)):
+        leapfrog.RECOMPUTE_ABOVE = limit
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        taken = seconds(lambda: model.losses(batch.graph, batch.target, 1.0).mean().backward())
+        more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        print(f"activations {what}: {more / 2**20:.2f} GiB more, {taken:.1f} s", flush=True)
 
 
 def seconds(run: Callable[[], None]) -> float:

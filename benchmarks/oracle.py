@@ -61,9 +61,8 @@ def forecasts(force: PairForce, windows: SpacetimeGraph, control: StepControl) -
         assert graph.edge_attr is not None
         pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=1e-9)
         with torch.no_grad():
-            x, _ = leapfrog(
-                force, pairs, graph.x[:, 0], graph.v[:, 0], graph.horizon[:, 0], control
-            )
+            legs = [(graph.horizon[:, 0], control)]
+            ((x, _),) = leapfrog(force, pairs, graph.x[:, 0], graph.v[:, 0], legs)
         batches.append(x)
     return torch.cat(batches).unsqueeze(1)
 

@@ -16,9 +16,7 @@ TASK = {"name": "charged", **TINY}
 PRESETS = ("last-frame", "straight-line", "ridge-shared", "linear", "egnn")
 
 
-def carry_out_here(
-    jobs: Sequence[Job], folder: Path, what: str, workers: Any = None, claims: Any = None
-) -> Outcome:
+def carry_out_here(jobs: Sequence[Job], folder: Path, *others: Any) -> Outcome:
     """As :func:`carry_out_all`, in this process."""
     failed = {}
     for job in jobs:

@@ -68,10 +68,10 @@ def test_a_seed_that_is_lost_is_made_again_and_gives_the_same(compared, cache, t
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"budget": "31 steps"}, "another comparison, whose budget was '30 steps' and not '31"),
-        ({"seeds": 1}, "another comparison, whose seeds was 2 and not 1"),
-        ({"presets": ["mlp"]}, "another comparison, whose presets was"),
-        ({"task": TASK | {"length": 4}}, "another comparison, whose task was"),
+        ({"budget": "31 steps"}, "another comparison .budget: '30 steps', now '31"),
+        ({"seeds": 1}, "another comparison .seeds: 2, now 1"),
+        ({"presets": ["mlp"]}, "another comparison .presets: "),
+        ({"task": TASK | {"length": 4}}, "another comparison .task: "),
     ],
 )
 def test_another_question_in_the_same_folder_is_refused(compared, cache, change, sentence):
@@ -264,7 +264,7 @@ def test_other_data_in_the_same_folder_are_noticed_by_the_same_process(cache, tm
     compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
     comparison.Question(task, comparison.ModelBudget("30 steps", 2)).load_task()
     put(21)
-    with pytest.raises(InputError, match="another comparison, whose data was"):
+    with pytest.raises(InputError, match=r"another comparison .data: "):
         compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
 
 

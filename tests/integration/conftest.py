@@ -61,8 +61,12 @@ class Made(NamedTuple):
     @property
     def tables(self) -> list[str]:
         """The tables that have something to show, but for the audit's."""
-        quick, planned = SCALES["quick"], set(self.planned)
-        return [name for name in TABLES if planned.intersection(table(name, quick))]
+        made = {(e.data, e.model) for e in self.planned if not e.trial}
+        names = []
+        for name in TABLES:
+            if any((e.data, e.model) in made for e in table(name, SCALES["quick"])):
+                names += [name, "horizons-velocity"] if name == "horizons" else [name]
+        return names
 
 
 @pytest.fixture(scope="session")

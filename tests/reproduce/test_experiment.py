@@ -9,7 +9,13 @@ from spacetime_en._util.errors import InputError
 from spacetime_en.compare import trained
 from spacetime_en.compare.results import read_result, result_path
 from spacetime_en.evaluation import TRIVIAL_FORECASTS
-from spacetime_en.reproduce.experiment import carry_out, checked_result, rates
+from spacetime_en.reproduce.experiment import (
+    PaperJob,
+    carry_out,
+    checked_result,
+    final_result,
+    rates,
+)
 from spacetime_en.reproduce.plan import SCALES, Data, Experiment
 
 SCALE = dataclasses.replace(
@@ -138,14 +144,6 @@ def test_a_result_of_other_settings_is_refused_and_a_broken_one_named(carried_ou
     experiment = Experiment(Data(), "linear")
     carried_out(experiment)
     checked_result(tmp_path, experiment, SCALE)
-    trial = result_path(tmp_path, experiment.trials(SCALE)[0].name)
-    text = trial.read_text()
-    better = json.loads(text)
-    better["training"]["val_mse"] = 0.0  # now another rate would be chosen
-    trial.write_text(json.dumps(better))
-    with pytest.raises(InputError, match=r"linear--seed0.json: was made with other settings"):
-        checked_result(tmp_path, experiment, SCALE)
-    trial.write_text(text)
     other = dataclasses.replace(SCALE, budget=({"steps": 7}, {"steps": 7}))
     with pytest.raises(InputError, match=r"linear--seed0.json: was made with other settings"):
         checked_result(tmp_path, experiment, other)
@@ -153,3 +151,35 @@ def test_a_result_of_other_settings_is_refused_and_a_broken_one_named(carried_ou
         result_path(tmp_path, experiment.name).write_text(broken)
         with pytest.raises(InputError, match=r"is no result .* delete it to make it again"):
             checked_result(tmp_path, experiment, SCALE)
+
+
+def test_a_result_at_a_rate_that_its_trials_did_not_choose_is_made_again(carried_out, tmp_path):
+    experiment = Experiment(Data(), "linear")
+    before = carried_out(experiment)
+    trial = result_path(tmp_path, experiment.trials(SCALE)[0].name)
+    better = json.loads(trial.read_text())
+    better["training"]["val_mse"] = 0.0
+    trial.write_text(json.dumps(better))
+    assert checked_result(tmp_path, experiment, SCALE) == before  # (shown, and marked)
+    assert PaperJob(experiment, SCALE).result(tmp_path) is None
+    again = carried_out(experiment)
+    assert again["rate"] == better["rate"] != before["rate"]
+    assert final_result(tmp_path, experiment, SCALE) == again
+
+
+def test_trials_that_were_missing_may_confirm_a_result(carried_out, tmp_path):
+    """It was made before there were trials on its task, at the rate that they choose."""
+    experiment = Experiment(Data(), "linear")
+    before = carried_out(experiment)
+    for trial in experiment.trials(SCALE):
+        result_path(tmp_path, trial.name).unlink()
+    assert PaperJob(experiment, SCALE).result(tmp_path) is None
+    assert carried_out(experiment) == before
+
+
+def test_a_training_that_came_out_at_a_given_rate_is_not_repeated(carried_out, tmp_path):
+    before = carried_out(Experiment(Data(), "linear"))
+    given = Experiment(Data(), "linear", rate=before["rate"])
+    assert PaperJob(given, SCALE).result(tmp_path) == before
+    (other,) = set(SCALE.rates) - {before["rate"]}
+    assert PaperJob(Experiment(Data(), "linear", rate=other), SCALE).result(tmp_path) is None

@@ -196,21 +196,24 @@ def reproduce(
     out: Path | None = None,
     targets: Literal["true", "zero"] = "true",
     workers: int | None = None,
+    only: tuple[str, ...] = (),
 ) -> None:
     """Redo the paper's experiments: tables, figures, report.
 
     Run the same command again to continue after an interruption.
 
     Args:
-        tables: baselines, horizons, n20, n30, noisy, ablation; by default all.
+        tables: baselines, horizons, h1000, n20, n30, noisy, ablation, beyond; by default all.
         scale: quick (tiny, to test that everything runs), cpu (hours on two cores; the
             results in docs/) or paper (the paper's sizes and settings, for a GPU).
         out: folder for everything; by default results/SCALE.
         targets: zero trains on all-zero targets, to explain the published errors; every output
             is labelled.
         workers: number of processes, each with one core (or GPU); by default one for each.
+        only: the experiments with these names, with the trials that they need; * stands for any
+            text, as in 'n5-h1000--set*'.
     """
     from spacetime_en.reproduce import reproduce
 
     folder = Path("results") / scale if out is None else out
-    reproduce(tables, scale=scale, out=folder, zero=targets == "zero", workers=workers)
+    reproduce(tables, scale=scale, out=folder, zero=targets == "zero", workers=workers, only=only)

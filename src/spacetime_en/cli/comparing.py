@@ -31,6 +31,7 @@ class _Comparing:
     seed: int = 0
     workers: int | None = None
     storage: str | None = None
+    ray: bool = False
 
     @classmethod
     def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
@@ -52,6 +53,7 @@ class _Comparing:
             "seed": self.seed,
             "workers": self.workers,
             "storage": self.storage,
+            "ray": self.ray,
         }
 
 
@@ -77,6 +79,7 @@ class Compare(_Comparing):
         workers: number of processes, each with one core (or GPU); by default one for each.
         storage: Optuna storage URL, such as postgresql://host/db; the same command on several
             machines with the same storage and a shared --out divides the work.
+        ray: divide the work on a Ray cluster whose machines share --out (the extra ray).
         open: open the report in a browser.
     """
 
@@ -110,6 +113,7 @@ class Auto(_Comparing):
         seed: the first of their seeds; the others follow it.
         workers: number of processes, each with one core (or GPU); by default one for each.
         storage: Optuna storage URL, to divide the work among machines.
+        ray: divide the work on a Ray cluster whose machines share --out (the extra ray).
     """
 
     def __call__(self) -> None:

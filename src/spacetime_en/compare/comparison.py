@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from spacetime_en._util.errors import InputError
+from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import (
     create_atomically,
     inside,
@@ -92,6 +92,7 @@ def compare(
     seed: Count = 0,
     workers: int | None = None,
     storage: str | None = None,
+    ray: bool = False,
 ) -> Compared:
     """Find the best model for a task: fit all that can be, choose by validation, test once.
 
@@ -111,9 +112,16 @@ def compare(
         workers: number of processes, one core (or GPU) each; None: one per core or GPU.
         storage: an Optuna storage URL; with it, the same call on several machines that share the
             folder divides the work among them.
+        ray: make every training and test a task on a Ray cluster (the extra ``ray``), all of whose
+            machines see `out` and the data.
     """
     folder, begin = Path(out), time.process_time()
     check_workers(workers)
+    if ray:
+        require("ray", "ray")  # before anything is made
+        for name, given in (("workers", workers), ("storage", storage)):
+            if given is not None:
+                raise InputError(f"{name}: Ray divides the work itself; leave this out.")
     allowance = ModelBudget(budget, seeds)
     refuse_foreign(folder, "comparison", QUESTION_FILE)
     question = Question(dict(task), allowance, seed, storage)
@@ -128,7 +136,7 @@ def compare(
     jobs = _jobs(judgements)
     before = {job.name for job in jobs if job.result(folder) is not None}
     taken = None if claims is None else claims.named(token)
-    outcome = carry_out_all(jobs, folder, "comparison", workers, taken)
+    outcome = carry_out_all(jobs, folder, "comparison", workers, taken, ray)
     failed = outcome.failed
     made = [job for job in jobs if job.name not in before]
     if taken is not None:  # what other machines did is no cost of this sitting
@@ -265,8 +273,8 @@ def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) 
         if file.question.get(key) != value:
             theirs, now = shortened(file.question.get(key)), shortened(value)
             raise InputError(
-                f"{folder}: is another comparison, whose {key} was {theirs} and not {now}; choose "
-                "another folder, or ask the same."
+                f"{folder}: is another comparison ({key}: {theirs}, now {now}); choose another "
+                "folder, or ask the same."
             )
     return file.token
 

@@ -26,6 +26,7 @@ from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
 from spacetime_en._util.threads import one_thread
 from spacetime_en.compare.display import JobDisplay
 from spacetime_en.compare.job import Job
+from spacetime_en.compare.ray import carry_out_on_ray
 from spacetime_en.compare.results import RESULTS
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def carry_out_all(
     what: str,
     workers: int | None = None,
     claims: Claims | None = None,
+    ray: bool = False,
 ) -> Outcome:
     """Carry out all jobs without a result; call it again to resume after an interruption.
 
@@ -65,6 +67,7 @@ def carry_out_all(
         workers: number of processes, one core (or GPU) each; None for one per core or GPU.
         claims: by which machines that share the folder agree who does what; None: nobody else may
             work in it.
+        ray: hand jobs out to a Ray cluster, all of whose machines see the folder.
     """
     check_workers(workers)
     refuse_foreign(folder, what, RESULTS)
@@ -81,6 +84,8 @@ def carry_out_all(
         (folder / RESULTS).mkdir(exist_ok=True)  # by which the folder is known when it is resumed
         crew: list[_Worker] = []
         try:
+            if ray:
+                return Outcome(*carry_out_on_ray(todo, folder, display))
             crew += (_Worker.start(number, folder) for number in range(count))
             failed = _supervise(crew, todo, folder, display, claims)
             return Outcome(failed, sum(worker.seconds for worker in crew))

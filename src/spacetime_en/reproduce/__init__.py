@@ -23,6 +23,7 @@ def reproduce(
     out: Path,
     zero: bool = False,
     workers: int | None = None,
+    only: Sequence[str] = (),
 ) -> None:
     """Run the experiments of some tables, then write the tables, figures and report.
 
@@ -32,11 +33,13 @@ def reproduce(
         out: folder for all results; finished experiments are not repeated.
         zero: run the audit, with targets that are all zero.
         workers: number of processes, one core (or GPU) each; None for one per core or GPU.
+        only: patterns of names of experiments, such as ``n5-h1000--*``; none for all.
     """
     chosen = list(tables) or list(AUDITABLE if zero else TABLES)
     for name in chosen:
         table(name, SCALES[scale], zero)  # refuses unknown names before anything runs
-    jobs = [PaperJob(experiment, SCALES[scale]) for experiment in plan(chosen, SCALES[scale], zero)]
+    planned = plan(chosen, SCALES[scale], zero, only)
+    jobs = [PaperJob(experiment, SCALES[scale]) for experiment in planned]
     failed = carry_out_all(jobs, out, "reproduction", workers).failed
     from spacetime_en.reproduce.report import write_report  # imports matplotlib
 

@@ -62,14 +62,18 @@ class Column:
         return self.cell(values) if values else Cell()
 
 
-def _error(head: str, kind: str, key: str, where: str = "test") -> Column:
+def _error(
+    head: str, kind: str, key: str, where: str, cell: Callable[..., Cell] = mean_and_deviation
+) -> Column:
     def read(result: Result, who: str) -> float | None:
         report = result[where]
-        errors = report if where == "test" and who == "model" else report[who]
-        value = errors[kind][key]
+        errors = (report if where == "test" and who == "model" else report[who])[kind]
+        if key not in errors:  # (results older than standard errors)
+            return None
+        value = errors[key]
         return math.inf if value is None else float(value)  # JSON has no infinity
 
-    return Column(head, read)
+    return Column(head, read, cell)
 
 
 def _cost(head: str, of: Callable[[Result], float | None], cell: Any) -> Column:
@@ -85,19 +89,29 @@ def _equivariance_error(result: Result) -> float:
     return max(math.inf if error is None else error for error in errors)
 
 
-ERRORS = (
-    _error("position MSE", "position_mse", "mean"),
-    _error("median", "position_mse", "median"),
-    _error("p90", "position_mse", "p90"),
-    _error("velocity MSE", "velocity_mse", "mean"),
-)
+def _errors(where: str, head: str) -> tuple[Column, ...]:
+    """Means with their standard errors over windows, the median and the 90th percentile."""
+    of_windows = _mean(lambda value: number(value, 2))
+    return (
+        _error(head, "position_mse", "mean", where),
+        _error("position s.e.", "position_mse", "standard_error", where, of_windows),
+        _error("median", "position_mse", "median", where),
+        _error("p90", "position_mse", "p90", where),
+        _error("velocity MSE", "velocity_mse", "mean", where),
+        _error("velocity s.e.", "velocity_mse", "standard_error", where, of_windows),
+    )
+
+
+ERRORS = _errors("test", "position MSE")
 CLEAN_ERRORS = (
-    _error("noisy target: MSE", "position_mse", "mean"),
-    _error("clean target: MSE", "position_mse", "mean", "clean"),
-    _error("median", "position_mse", "median", "clean"),
-    _error("p90", "position_mse", "p90", "clean"),
-    _error("velocity MSE", "velocity_mse", "mean", "clean"),
+    _error("noisy target: MSE", "position_mse", "mean", "test"),
+    *_errors("clean", "clean target: MSE"),
 )
+# Mean, standard error and median of each kind of error.
+SUMMARIES = {
+    "position": ERRORS[:3],
+    "velocity": (*ERRORS[4:], _error("", "velocity_mse", "median", "test")),
+}
 COST = (
     _cost("learning rate", lambda result: result["rate"], _each),
     _cost("training", _training("seconds"), _mean(_minutes)),

@@ -50,7 +50,7 @@ class PaperJob(Job):
         return tuple(trial.name for trial in self.experiment.trials(self.scale))
 
     def result(self, folder: Path) -> Result | None:
-        return checked_result(folder, self.experiment, self.scale)
+        return final_result(folder, self.experiment, self.scale)
 
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         return carry_out(self.experiment, self.scale, folder, tell)
@@ -62,21 +62,49 @@ class PaperJob(Job):
 
 
 def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result | None:
-    """The result of an experiment, or None; refused if its settings are not the plan's."""
+    """The result of an experiment, or None; refused if its settings are not the plan's.
+
+    Of an experiment whose trials are missing, or chose another learning rate since, it may be at
+    any rate: :func:`has_chosen_rate` tells.
+    """
     result = read_result(folder, experiment.name)
+    if result is None and experiment.rate is not None and not experiment.trial:
+        return _same_training(folder, experiment, scale)
     if result is None:
         return None
-    diverged = result.get("training", {}).get("diverged_at", ())
-    try:
-        candidates = [rate for rate in rates(experiment, scale, folder) if rate not in diverged]
-    except InputError:  # its trials are missing
-        candidates = [result.get("rate")]
-    configs = [experiment.config(scale, rate) for rate in candidates[:1]]
-    if not all(made_with(result, config) for config in configs) or not configs:
+    rate = result.get("rate") if experiment.trials(scale) else None
+    if not made_with(result, experiment.config(scale, rate)):
         raise InputError(
             f"{result_path(folder, experiment.name)}: was made with other settings than scale "
             f"{scale.name!r} has now; choose another folder, or delete the file to make it again."
         )
+    return result
+
+
+def _same_training(folder: Path, experiment: Experiment, scale: Scale) -> Result | None:
+    """The result of the experiment without a given rate, if it came out at this one."""
+    result = read_result(folder, dataclasses.replace(experiment, rate=None).name)
+    same = result is not None and made_with(result, experiment.config(scale, None))
+    return result if same else None
+
+
+def has_chosen_rate(result: Result, folder: Path, experiment: Experiment, scale: Scale) -> bool:
+    """Whether a result is at the learning rate that the experiment's own trials choose."""
+    if not experiment.trials(scale):
+        return True
+    try:
+        candidates = rates(experiment, scale, folder)
+    except InputError:  # its trials are missing
+        return False
+    diverged = result.get("training", {}).get("diverged_at", ())
+    return [rate for rate in candidates if rate not in diverged][:1] == [result.get("rate")]
+
+
+def final_result(folder: Path, experiment: Experiment, scale: Scale) -> Result | None:
+    """The result of an experiment at the learning rate of its own trials, or None."""
+    result = checked_result(folder, experiment, scale)
+    if result is None or not has_chosen_rate(result, folder, experiment, scale):
+        return None
     return result
 
 
@@ -89,6 +117,8 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
         folder: of all results; trainings go to its subfolder ``runs``.
         tell: called with the fraction of the work that is done and a short status.
     """
+    if (known := final_result(folder, experiment, scale)) is not None:
+        return known  # the trials that were missing have confirmed its rate
     tell(0.0, "data")
     candidates = rates(experiment, scale, folder)
     config = experiment.config(scale, candidates[0])
@@ -104,7 +134,9 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
     run = None
     if MODELS[experiment.model].trains:
         configs = [experiment.config(scale, rate) for rate in candidates]
-        place = folder / "runs" / experiment.name
+        anew = result_path(folder, experiment.name).exists()  # at another rate than before
+        name = experiment.name + (f"--anew{candidates[0]:g}" if anew else "")
+        place = folder / "runs" / name
         run, config, result["training"] = train_first_that_converges(configs, place, tell, task)
         model = None if run is None else run.model()
     else:

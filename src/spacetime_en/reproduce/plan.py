@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from spacetime_en._util.errors import no_such
+from spacetime_en._util.errors import InputError, no_such
+from spacetime_en.nn.presets import arguments_of, find_preset
 from spacetime_en.runs.config import Config
-from spacetime_en.training.settings import PAPER, TrainingSettings
+from spacetime_en.training.settings import PAPER, TrainingSettings, preset_defaults
 
 ScaleName = Literal["quick", "cpu", "paper"]
 H = 10_000  # the paper's: steps of its simulation from the last frame to the target
@@ -40,13 +42,22 @@ class ComparedModel:
     trains: bool = True
 
 
+# Models beyond the paper, trained with the settings of their presets: a line for each.
+BEYOND = {
+    "set-flow": ComparedModel("SET-Flow", "set-flow"),
+    "set-2": ComparedModel("SET-2", "set-2"),
+    "estag": ComparedModel("ESTAG", "estag"),
+}
 BASELINES = ("set", "lstm", "egnn", "mlp", "linear")
+NARROW = ("set-narrow", "egnn-narrow")  # the paper's architectures, of other widths
 MODELS = {
     "set": ComparedModel("SET", "set"),
     "lstm": ComparedModel("LSTM", "lstm"),
     "egnn": ComparedModel("EGNN", "egnn"),
     "mlp": ComparedModel("MLP", "mlp"),
     "linear": ComparedModel("Linear", "linear"),
+    "set-narrow": ComparedModel("SET, hidden 32, 2 blocks", "set", {"hidden": 32, "blocks": 2}),
+    "egnn-narrow": ComparedModel("EGNN, hidden 32", "egnn", {"hidden": 32}),
     "nonequivariant": ComparedModel("not equivariant", "set-nonequivariant"),
     "adjacency-flattened": ComparedModel("adjacency, flattened", "set-adjacency"),
     "adjacency-nodes": ComparedModel("adjacency, over nodes", "set", {"adjacency": "nodes"}),
@@ -57,8 +68,11 @@ MODELS = {
     "encoding-w": ComparedModel("encoding of time on features (W)", "set", {"encodings": "W"}),
     "encodings": ComparedModel("all four encodings (WXYZ)", "set", {"encodings": "WXYZ"}),
     "no-spatial": ComparedModel("no spatial attention", "set", {"spatial": False}, trains=False),
+    **BEYOND,
 }
-ABLATION = tuple(name for name in MODELS if name == "set" or name not in BASELINES)
+ABLATION = tuple(
+    name for name in MODELS if name == "set" or name not in (*BASELINES, *NARROW, *BEYOND)
+)
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,11 @@ class Data:
         words = [f"n{self.nodes}", f"h{self.steps_ahead}"]
         return "-".join(words + ["noisy"] * self.noisy + ["zero"] * self.zero)
 
+    @property
+    def title(self) -> str:
+        """For readers."""
+        return f"N = {self.nodes}, H = {self.steps_ahead:,}" + ", noisy" * self.noisy
+
     def task(self, scale: Scale) -> dict[str, Any]:
         """The task's settings."""
         return {
@@ -106,10 +125,11 @@ class Scale:
         batch: batch sizes (N = 5, larger N); None for the paper's, by model.
         budget: training settings (N = 5, larger N).
         rates: learning rates to choose from; empty for the paper's.
+        common_rate: of all trainings of the ablation; None for the paper's.
         search: training settings of a learning-rate trial.
         linear: training settings of the linear model, which has only three parameters.
         validate_every: steps between validations at N = 5, by model; a quarter of it for larger N.
-        sizes: model settings by preset, for smaller models.
+        size: model settings, of the models that have them, for smaller ones.
     """
 
     name: ScaleName
@@ -119,10 +139,11 @@ class Scale:
     batch: tuple[int, int] | None
     budget: tuple[dict[str, Any], dict[str, Any]]
     rates: tuple[float, ...] = ()
+    common_rate: float | None = None
     search: dict[str, Any] = field(default_factory=dict)
     linear: dict[str, Any] = field(default_factory=dict)
     validate_every: dict[str, int] = field(default_factory=dict)
-    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    size: dict[str, Any] = field(default_factory=dict)
 
     def counts(self, nodes: int) -> tuple[int, int, int]:
         """The number of trajectories for training, validation and test."""
@@ -130,20 +151,35 @@ class Scale:
 
     def training(self, model: str, nodes: int, seed: int) -> TrainingSettings:
         """The training settings of a model, before its learning rate is chosen."""
-        preset, large = MODELS[model].preset, nodes > 5
+        large = nodes > 5
+        settings = self._beyond(model) if model in BEYOND else self._papers(model, large)
+        budget = self.budget[large] | (self.linear if model == "linear" else {})
+        return TrainingSettings(**settings | budget | {"seed": seed, "devices": 1})
+
+    def _papers(self, model: str, large: bool) -> dict[str, Any]:
+        preset = MODELS[model].preset
         settings: dict[str, Any] = dict(PAPER.get(preset, {}))
         if self.rates:  # a short budget: the same schedule for every model
             settings |= {"schedule": "cosine", "warmup": 0.05, "weight_decay": 0.0, "skip": SKIP}
         if self.batch is not None:
             settings["batch_size"] = self.batch[large]
-        every = self.validate_every.get(model, self.validate_every.get("set"))
+        every = self.validate_every.get(preset, self.validate_every.get("set"))
         if every is not None:
             settings["validate_every"] = max(1, every // 4) if large else every
-        budget = self.budget[large] | (self.linear if model == "linear" else {})
-        return TrainingSettings(**settings | budget | {"seed": seed, "devices": 1})
+        return settings
+
+    def _beyond(self, model: str) -> dict[str, Any]:
+        return preset_defaults(MODELS[model].preset, None, "ours").training
+
+    def model(self, model: str) -> dict[str, Any]:
+        """The settings of a model that differ from its preset's."""
+        compared = MODELS[model]
+        ours = preset_defaults(compared.preset, None, "ours").model if model in BEYOND else {}
+        known = arguments_of(find_preset(compared.preset).model)
+        size = {name: value for name, value in self.size.items() if name in known}
+        return ours | size | compared.settings
 
 
-SMALL = {"hidden": 8}
 SCALES: dict[ScaleName, Scale] = {
     "quick": Scale(
         "quick",
@@ -153,9 +189,10 @@ SCALES: dict[ScaleName, Scale] = {
         batch=(16, 8),
         budget=({"steps": 6}, {"steps": 3}),
         rates=(1e-3, 3e-3),
+        common_rate=1e-3,
         search={"steps": 2},
         validate_every={"set": 3},
-        sizes={"set": SMALL | {"blocks": 2}, "lstm": SMALL, "egnn": SMALL, "mlp": SMALL},
+        size={"hidden": 8, "blocks": 2},
     ),
     "cpu": Scale(
         "cpu",
@@ -167,6 +204,7 @@ SCALES: dict[ScaleName, Scale] = {
         batch=(32, 8),
         budget=({"max_time": "5m", "clock": "cpu"}, {"max_time": "10m", "clock": "cpu"}),
         rates=(1e-3, 3e-3, 1e-2),
+        common_rate=1e-3,
         search={"max_time": "100s", "clock": "cpu"},
         linear={"max_time": "30s"},
         validate_every={"set": 250, "egnn": 1_000, "mlp": 5_000, "linear": 2_000},
@@ -209,11 +247,15 @@ class Experiment:
         return "--".join(["trial"] * self.trial + words)
 
     def trials(self, scale: Scale) -> tuple[Experiment, ...]:
-        """The learning-rate trials that it depends on, always at N = 5 on the paper's task."""
+        """The learning-rate trials that it depends on, on its own task.
+
+        (Those of the audit have true targets: at N = 5 on the paper's task.)
+        """
         if self.rate is not None or not MODELS[self.model].trains:
             return ()
+        data = Data() if self.data.zero else self.data
         return tuple(
-            Experiment(Data(), self.model, scale.seeds[0], rate, trial=True) for rate in scale.rates
+            Experiment(data, self.model, scale.seeds[0], rate, trial=True) for rate in scale.rates
         )
 
     def config(self, scale: Scale, rate: float | None) -> Config:
@@ -226,11 +268,10 @@ class Experiment:
         chosen = self.rate if rate is None else rate
         if chosen is not None:
             training = dataclasses.replace(training, lr=chosen)
-        settings = scale.sizes.get(model.preset.split("-")[0], {}) | model.settings
-        return Config(model.preset, settings, self.data.task(scale), training)
+        return Config(model.preset, scale.model(self.model), self.data.task(scale), training)
 
 
-def _of(data: Sequence[Data], models: Sequence[str], seeds: Sequence[int]) -> Iterator[Experiment]:
+def _of(data: Sequence[Data], models: Iterable[str], seeds: Sequence[int]) -> Iterator[Experiment]:
     return (
         Experiment(d, model, seed)
         for d in data
@@ -247,23 +288,44 @@ def _baselines(scale: Scale) -> Iterator[Experiment]:
             yield Experiment(Data(), model, scale.seeds[0], PAPER[MODELS[model].preset]["lr"])
 
 
+def _ablation(scale: Scale) -> Iterator[Experiment]:
+    for experiment in _of([Data()], ABLATION, scale.seeds):
+        rate = scale.common_rate if MODELS[experiment.model].trains else None
+        yield dataclasses.replace(experiment, rate=rate)
+
+
+AT_1000 = Data(steps_ahead=1_000)
+BEYOND_DATA = (AT_1000, Data(), Data(noisy=True), Data(20), Data(30))
+
+
+def _beyond(scale: Scale) -> Iterator[Experiment]:
+    for data in BEYOND_DATA:  # with as many seeds as the paper's models
+        several = data.nodes == 5 and data.steps_ahead == H
+        yield from _of([data], BEYOND, scale.seeds if several else scale.seeds[:1])
+
+
 TABLES: dict[str, Callable[[Scale], Iterable[Experiment]]] = {
     "baselines": _baselines,
     "horizons": lambda scale: _of(
         [Data(steps_ahead=h) for h in HORIZONS], BASELINES, scale.seeds[:1]
     ),
+    "h1000": lambda scale: _of([AT_1000], (*BASELINES, *NARROW), scale.seeds[:1]),
     "n20": lambda scale: _of([Data(20)], BASELINES, scale.seeds[:1]),
     "n30": lambda scale: _of([Data(30)], BASELINES, scale.seeds[:1]),
     "noisy": lambda scale: _of([Data(noisy=True)], BASELINES, scale.seeds),
-    "ablation": lambda scale: _of([Data()], ABLATION, scale.seeds),
+    "ablation": _ablation,
+    "beyond": _beyond,
 }
 TITLES = {
     "baselines": "Baselines, N = 5",
     "horizons": "Error against the horizon, N = 5",
+    "horizons-velocity": "Error of the velocity against the horizon, N = 5",
+    "h1000": "H = 1,000, N = 5",
     "n20": "N = 20",
     "n30": "N = 30",
     "noisy": "Noisy observations, N = 5",
     "ablation": "Ablation, N = 5",
+    "beyond": "Beyond the paper",
     "published": "The published figures",
 }
 AUDITED = "published"  # the table of the audit, which has zero targets
@@ -284,12 +346,23 @@ def table(name: str, scale: Scale, zero: bool = False) -> list[Experiment]:
     ]
 
 
-def plan(names: Sequence[str], scale: Scale, zero: bool = False) -> list[Experiment]:
+def plan(
+    names: Sequence[str], scale: Scale, zero: bool = False, only: Sequence[str] = ()
+) -> list[Experiment]:
     """The experiments of some tables, each once and after the trials that it depends on.
 
     The first seed of every experiment comes before the second of any, for an early full report.
+    With `only`, the experiments whose names match one of these patterns, such as ``n5-h1000--*``.
     """
     experiments = [experiment for name in names for experiment in table(name, scale, zero)]
+    for pattern in only:
+        if not any(fnmatchcase(experiment.name, pattern) for experiment in experiments):
+            raise InputError(
+                f"only: no experiment of these tables is called {pattern!r}; their names look like "
+                f"{experiments[0].name}, and * stands for any text."
+            )
+    if only:
+        experiments = [e for e in experiments if any(fnmatchcase(e.name, p) for p in only)]
     ordered: dict[Experiment, None] = {}
     for experiment in sorted(experiments, key=lambda e: scale.seeds.index(e.seed)):
         ordered |= dict.fromkeys((*experiment.trials(scale), experiment))

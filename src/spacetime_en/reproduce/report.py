@@ -116,7 +116,7 @@ def _facts(results: Results) -> dict[str, str]:
         f"validation, {test:,} for the test; ten frames in, {H:,} steps ahead",
         "Learning rates": "of every model the best of "
         + ", ".join(f"{rate:g}" for rate in scale.rates)
-        + " by validation error, in shorter trials on the task at N = 5"
+        + " by validation error, in shorter trials on the same task"
         if scale.rates
         else "the paper's",
         "Seeds": ", ".join(map(str, scale.seeds)) + " at N = 5, "

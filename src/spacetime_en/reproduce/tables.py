@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from spacetime_en.compare.results import Result
 from spacetime_en.compare.table import Cell, Row, Table, number
-from spacetime_en.reproduce.columns import CLEAN_ERRORS, COST, ERRORS, VALIDATION, Column
-from spacetime_en.reproduce.experiment import checked_result
+from spacetime_en.reproduce.columns import CLEAN_ERRORS, COST, ERRORS, SUMMARIES, VALIDATION, Column
+from spacetime_en.reproduce.experiment import checked_result, has_chosen_rate
 from spacetime_en.reproduce.plan import (
     ABLATION,
     AUDITED,
     BASELINES,
+    BEYOND,
+    BEYOND_DATA,
     HORIZONS,
     MODELS,
+    NARROW,
     TABLES,
     TITLES,
     Data,
@@ -33,6 +37,12 @@ NOISY_FLOOR = 9.4  # python benchmarks/noise_floor.py --samples 64: 9.44 +- 0.18
 CHAOS = (
     "The exact force with half the step already differs by 2.2 in the mean and 0.89 in the median "
     "at N = 20: chaos, below which no model can be expected to go."
+)
+# Beside the label of a row whose learning rate was chosen by trials on another task.
+ELSEWHERE = " †"
+ELSEWHERE_NOTE = (
+    "† At a learning rate that trials at N = 5, H = 10,000 chose. `spacetime reproduce` makes "
+    "trials on the task itself, and trains again where they choose another."
 )
 
 
@@ -54,6 +64,14 @@ class Results:
             self._cache[experiment] = checked_result(self.folder, experiment, self.scale)
         return self._cache[experiment]
 
+    def mark(self, data: Data, model: str) -> str:
+        """The mark of a model whose learning rate was not chosen on the task itself."""
+        for experiment in (Experiment(data, model, seed) for seed in self.scale.seeds):
+            result, where = self._read(experiment), (self.folder, experiment, self.scale)
+            if result is not None and not has_chosen_rate(result, *where):
+                return ELSEWHERE
+        return ""
+
     def seeds(self, data: Data, model: str) -> list[Result]:
         """The results of a model on a task, one per seed."""
         return self.of([Experiment(data, model, seed) for seed in self.scale.seeds])
@@ -66,52 +84,111 @@ class Results:
 
 def make_tables(results: Results) -> list[Table]:
     """Every table that has at least one result."""
-    special = {"horizons": horizons, "ablation": ablation, "noisy": noisy}
-    tables = [
-        special[name](results) if name in special else compared(name, results) for name in TABLES
-    ]
+    special = {"ablation": ablation, "noisy": noisy, "beyond": beyond}
+    tables = []
+    for name in TABLES:
+        if name == "horizons":
+            tables += [horizons(results), horizons(results, "velocity")]
+        else:
+            tables.append(special[name](results) if name in special else compared(name, results))
     return [table for table in (*tables, audit(results)) if table.rows]
 
 
 def compared(name: str, results: Results) -> Table:
     """All models on one task, beside the published errors."""
-    data = table(name, results.scale)[0].data
-    columns = (*ERRORS, *COST)
-    rows = _rows(results, data, BASELINES, columns, name)
-    for experiment in table(name, results.scale):
+    planned = table(name, results.scale)
+    data, columns = planned[0].data, (*ERRORS, *COST)
+    models = list(dict.fromkeys(experiment.model for experiment in planned))
+    rows = _rows(results, data, models, columns, name)
+    for experiment in planned:
         if experiment.rate is not None:
             label = f"{MODELS[experiment.model].label}, the paper's rate"
             rows += _row(label, results.of([experiment]), columns, None)
-    rows += _trivial_rows(results, data, BASELINES, columns, TRIVIAL)
-    notes = _notes(results, data, BASELINES)
+    rows += _trivial_rows(results, data, models, columns, TRIVIAL)
+    notes = _notes(rows, {MODELS[m].label: results.seeds(data, m) for m in models})
     notes += [CHAOS] if rows and data.nodes > 5 else []
     return Table(name, TITLES[name], _heads(columns), rows, notes)
 
 
 def ablation(results: Results) -> Table:
-    """SET with one thing changed at a time."""
+    """SET with one thing changed at a time, at one learning rate for all."""
     data, columns = Data(), (VALIDATION, *ERRORS, *COST)
-    reference = ERRORS[0].of(results.seeds(data, "set")).value
+    planned = table("ablation", results.scale)
+    common = {m: results.of([e for e in planned if e.model == m]) for m in ABLATION}
+    others = _at_other_rates(results, data)
     rows = []
-    for model in ABLATION:
-        seeds = results.seeds(data, model)
-        mean = ERRORS[0].of(seeds).value
-        ratio = mean / reference if mean is not None and reference else None
-        last = Cell() if ratio is None else Cell(ratio, f"{ratio:.2f}×")
+    for model, seeds in common.items():
         label = MODELS[model].label + ("" if MODELS[model].trains else " (untrained)")
-        rows += [
-            (label, [*cells, last])
-            for label, cells in _row(label, seeds, columns, PUBLISHED["ablation"].get(model))
-        ]
+        last, published = _ratio(seeds, common["set"]), PUBLISHED["ablation"].get(model)
+        rows += [(row, [*cells, last]) for row, cells in _row(label, seeds, columns, published)]
+    for (model, rate), seeds in others.items():
+        label, last = (
+            f"{MODELS[model].label}, at {rate:g}",
+            _ratio(seeds, others.get(("set", rate))),
+        )
+        rows += [(row, [*cells, last]) for row, cells in _row(label, seeds, columns, None)]
     trivial = _trivial_rows(results, data, ABLATION, columns, TRIVIAL)
     rows += [(label, [*cells, Cell()]) for label, cells in trivial]
-    notes = _notes(results, data, ABLATION)
+    notes = _passes({MODELS[model].label: seeds for model, seeds in common.items()})
     if rows:
         notes.append(
             "Without spatial attention no parameter influences the forecast: there is nothing to "
             "train, and the row is of the model as it is built."
         )
+    if others:
+        notes.append(
+            "The ratio is to SET at the same learning rate, where it has a row. Rows at another "
+            "rate than the common one are what did not diverge there, of seeds that began at the "
+            "best rate of their trials."
+        )
     return Table("ablation", TITLES["ablation"], [*_heads(columns), "ratio to SET"], rows, notes)
+
+
+def _ratio(results: Sequence[Result], reference: Sequence[Result] | None) -> Cell:
+    """The error relative to that of a reference."""
+    error, other = (ERRORS[0].of(which or ()).value for which in (results, reference))
+    return Cell(error / other, f"{error / other:.2f}×") if error is not None and other else Cell()
+
+
+def _at_other_rates(results: Results, data: Data) -> dict[tuple[str, float], list[Result]]:
+    """What there is of the ablation's models at rates other than the common one."""
+    found: dict[tuple[str, float], list[Result]] = {}
+    if (rate := results.scale.common_rate) is not None:
+        for model in ABLATION:
+            for result in results.seeds(data, model):
+                if result["rate"] not in (rate, None):
+                    found.setdefault((model, result["rate"]), []).append(result)
+    return found
+
+
+def beyond(results: Results) -> Table:
+    """Models of our own and of others, beside the paper's on the same windows, task by task."""
+    rows: list[Row] = []
+    shown: dict[str, list[Result]] = {}
+    for data in BEYOND_DATA:
+        columns = (*(CLEAN_ERRORS[1:] if data.noisy else ERRORS), *COST)
+        made = {model: results.seeds(data, model) for model in BEYOND}
+        if not any(made.values()):
+            continue
+        shown |= {f"{MODELS[m].label} ({data.title})": seeds for m, seeds in made.items()}
+        task = Cell(None, data.title)
+        for model in (*BEYOND, "set", *NARROW, "egnn"):
+            label, seeds = MODELS[model].label, results.seeds(data, model)
+            rows += [
+                (row, [task, *cells])
+                for row, cells in _row(label + results.mark(data, model), seeds, columns, None)
+            ]
+        rows += [
+            (label, [task, *cells])
+            for label, cells in _trivial_rows(results, data, list(BEYOND), columns, TRIVIAL)
+        ]
+    notes = _notes(rows, shown)
+    if rows:
+        notes.append(
+            "Errors on noisy data are against the clean targets. Models beyond the paper train "
+            "with the settings of their presets, for the same time and with the same search."
+        )
+    return Table("beyond", TITLES["beyond"], ["task", *_heads((*ERRORS, *COST))], rows, notes)
 
 
 def noisy(results: Results) -> Table:
@@ -119,7 +196,7 @@ def noisy(results: Results) -> Table:
     data, columns = Data(noisy=True), (*CLEAN_ERRORS, *COST)
     rows = _rows(results, data, BASELINES, columns, "noisy")
     rows += _trivial_rows(results, data, BASELINES, columns, NOISY_TRIVIAL)
-    notes = _notes(results, data, BASELINES)
+    notes = _notes(rows, {MODELS[m].label: results.seeds(data, m) for m in BASELINES})
     if rows:
         floors = {"noisy target: MSE": NOISY_FLOOR + 0.5, "clean target: MSE": NOISY_FLOOR}
         values = [floors.get(head) for head in _heads(columns)]
@@ -133,22 +210,30 @@ def noisy(results: Results) -> Table:
     return Table("noisy", TITLES["noisy"], _heads(columns), rows, notes)
 
 
-def horizons(results: Results) -> Table:
+def horizons(results: Results, of: Literal["position", "velocity"] = "position") -> Table:
     """Mean and median error of each model, retrained for each horizon."""
-    by_model = {
-        model: [results.tested(Data(steps_ahead=h), model) for h in HORIZONS] for model in BASELINES
-    }
-    rows: list[Row] = [
-        (MODELS[model].label, [_mean_and_median(result, "model") for result in tested])
-        for model, tested in by_model.items()
-        if any(tested)
-    ]
+    tasks = [Data(steps_ahead=h) for h in HORIZONS]
+    by_model = {model: [results.tested(data, model) for data in tasks] for model in BASELINES}
+    rows: list[Row] = []
+    for model, tested in by_model.items():
+        if any(tested):
+            cells = [
+                _summary(result, "model", of, results.mark(data, model))
+                for data, result in zip(tasks, tested, strict=True)
+            ]
+            rows.append((MODELS[model].label, cells))
     for who, label in TRIVIAL.items() if rows else ():  # the same whatever model they stand beside
         at_each = [next(filter(None, same), None) for same in zip(*by_model.values(), strict=True)]
-        rows.append((label, [_mean_and_median(result, who) for result in at_each]))
+        rows.append((label, [_summary(result, who, of) for result in at_each]))
     heads = [f"H = {h:,}" for h in HORIZONS]
-    notes = ["Position MSE: mean (median). One seed; each model is trained anew for each horizon."]
-    return Table("horizons", TITLES["horizons"], heads, rows, notes if rows else [])
+    notes = [
+        f"{of.capitalize()} MSE: mean ± standard error over windows, where it is known (median). "
+        "One seed; each model is trained anew for each horizon."
+    ]
+    if any(cell.text.endswith(ELSEWHERE) for _, cells in rows for cell in cells):
+        notes.append(ELSEWHERE_NOTE)
+    name = "horizons" if of == "position" else "horizons-velocity"
+    return Table(name, TITLES[name], heads, rows, notes if rows else [])
 
 
 def audit(results: Results) -> Table:
@@ -197,7 +282,8 @@ def _rows(
 ) -> list[Row]:
     published, rows = PUBLISHED.get(name, {}), []
     for model in models:
-        label, seeds = MODELS[model].label, results.seeds(data, model)
+        seeds = results.seeds(data, model)
+        label = MODELS[model].label + results.mark(data, model)
         rows += _row(label, seeds, columns, published.get(model))
     return rows
 
@@ -233,34 +319,51 @@ def _trivial_rows(
     ]
 
 
-def _notes(results: Results, data: Data, models: Sequence[str]) -> list[str]:
-    """How often each model has seen the data (few passes: undertrained), and what diverged."""
-    seen = []
-    for model in models:
-        for result in results.seeds(data, model)[:1]:
-            if samples := result.get("training", {}).get("samples"):
-                epochs = samples / result["settings"]["task"]["counts"][0]
-                seen.append(f"{MODELS[model].label} {number(epochs, 2)}")
-    if not seen:
-        return []
-    passes = ", ".join(seen)
-    notes = [f"± is the standard deviation over seeds. Passes over the training data: {passes}."]
-    diverged = []
-    for model in models:
-        trainings = [result.get("training", {}) for result in results.seeds(data, model)]
-        if count := sum(len(training.get("diverged_at", ())) for training in trainings):
-            diverged.append(f"{MODELS[model].label} {count}")
-    if diverged:
-        counts = ", ".join(diverged)
-        notes.append(f"Trainings that diverged, and began again at the next best rate: {counts}.")
+def _notes(rows: Sequence[Row], trained: Mapping[str, Sequence[Result]]) -> list[str]:
+    """The notes that all tables have, from their rows and from what was trained, by label."""
+    notes = [*_passes(trained), *_restarts(trained)]
+    if any(label.endswith(ELSEWHERE) for label, _ in rows):
+        notes.append(ELSEWHERE_NOTE)
     return notes
 
 
-def _mean_and_median(result: Result | None, who: str) -> Cell:
+def _passes(trained: Mapping[str, Sequence[Result]]) -> list[str]:
+    """How often each model has seen the data: with few passes it is undertrained."""
+    seen = []
+    for label, results in trained.items():
+        for result in results[:1]:
+            if samples := result.get("training", {}).get("samples"):
+                epochs = samples / result["settings"]["task"]["counts"][0]
+                seen.append(f"{label} {number(epochs, 2)}")
+    if not seen:
+        return []
+    passes = ", ".join(seen)
+    return [
+        "± is the standard deviation over seeds, s.e. the standard error over windows. Passes over "
+        f"the training data: {passes}."
+    ]
+
+
+def _restarts(trained: Mapping[str, Sequence[Result]]) -> list[str]:
+    """How many trainings diverged, and were made again."""
+    diverged = []
+    for label, results in trained.items():
+        trainings = [result.get("training", {}) for result in results]
+        if count := sum(len(training.get("diverged_at", ())) for training in trainings):
+            diverged.append(f"{label} {count}")
+    if not diverged:
+        return []
+    counts = ", ".join(diverged)
+    return [f"Trainings that diverged, and began again at the next best rate: {counts}."]
+
+
+def _summary(result: Result | None, who: str, of: str, mark: str = "") -> Cell:
+    """Mean, standard error and median in one cell."""
     if result is None:
         return Cell()
-    mean, median = (column.of([result], who) for column in ERRORS[:2])
-    return Cell(mean.value, f"{mean.text} ({median.text})")
+    mean, error, median = (column.of([result], who) for column in SUMMARIES[of])
+    spread = "" if error.value is None else f" ± {error.text}"
+    return Cell(mean.value, f"{mean.text}{spread} ({median.text}){mark}")
 
 
 def _published(text: str | None) -> Cell:

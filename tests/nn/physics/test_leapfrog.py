@@ -21,7 +21,7 @@ def test_leapfrog_is_reversible_and_of_second_order():
     x, v, time = graph.x[:, 0], graph.v[:, 0], torch.ones(4, dtype=torch.float64)
 
     def end(steps, x=x, v=v):
-        return leapfrog(Law(), pairs, x, v, time, StepControl(steps, steps, None))
+        return leapfrog(Law(), pairs, x, v, [(time, StepControl(steps, steps, None))])[0]
 
     there = end(10)
     back = end(10, there[0], -there[1])
@@ -66,6 +66,29 @@ def test_flows_of_large_systems_go_in_chunks_and_stay_equivariant(step_fraction,
     with torch.no_grad():
         torch.testing.assert_close(model(graph).x, whole.x, rtol=0, atol=1e-9)
     assert_equivariant(model, graph)
+
+
+@pytest.mark.parametrize("step_fraction", [None, 0.1])
+@pytest.mark.parametrize("lists", [False, True])
+def test_what_is_computed_again_in_the_backward_pass_changes_nothing(
+    step_fraction, lists, monkeypatch
+):
+    """On the way to several target times; attributes of edges have gradients, too."""
+    neighbours = random_neighbours(6, 3) if lists else None
+    graph = particles(L=1, B=3, N=6, neighbours=neighbours)
+    graph = graph.replace(horizon=torch.tensor([0.2, 0.5, 1.1], dtype=torch.float64).expand(3, 3))
+    graph.edge_attr.requires_grad_()
+    model = flow(law=False, step_fraction=step_fraction)
+    inputs = (graph.edge_attr, *model.parameters())
+    found = []
+    for limit in (10**9, 0):
+        monkeypatch.setattr("spacetime_en.nn.physics.leapfrog.RECOMPUTE_ABOVE", limit)
+        forecast = model._trajectory(graph, bound=1.0)
+        loss = forecast.x.square().sum() + forecast.v.square().sum()
+        found.append((forecast.x, *torch.autograd.grad(loss, inputs)))
+    assert found[0][1].abs().max() > 0
+    for kept, again in zip(*found, strict=True):
+        torch.testing.assert_close(again, kept, rtol=1e-12, atol=1e-14)
 
 
 def test_gradients_of_chaotic_systems_are_bounded():
@@ -116,6 +139,7 @@ def test_nan_ends():
     x[0, 0, 0, 0] = torch.nan
     pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=0.1)
     time = torch.ones(3).double()
-    end, _ = leapfrog(Law(), pairs, x[:, 0], graph.v[:, 0], time, StepControl(4, 20, 0.1))
+    legs = [(time, StepControl(4, 20, 0.1))]
+    ((end, _),) = leapfrog(Law(), pairs, x[:, 0], graph.v[:, 0], legs)
     assert end[0].isnan().any()
     assert end[1:].isfinite().all()

@@ -47,7 +47,7 @@ class Curriculum:
             when steps begin to adapt, and at the end.
         inlier_quantile: the limit is never below this quantile of a batch's errors.
         max_gradient: of a system, relative to the steepest gradient that its loss can have.
-        max_steps: of a system, in training and in use.
+        max_steps: of a system on its way to one target time, in training and in use.
     """
 
     equal_steps_until: float = 0.3
@@ -124,11 +124,11 @@ class Flow(Forecaster):
         state = units.normalize(latest)
         pairs = self._pairs(latest, units, state)
         x, v = state.x[:, 0], state.v[:, 0]
-        times, ends = graph.horizon / units.time, []
-        legs = times.diff(prepend=torch.zeros_like(times[:, :1]))  # (B, T)
-        for leg, share in zip(legs.unbind(1), _shares(graph), strict=True):
-            x, v = leapfrog(self.force, pairs, x, v, leg, self._step_control(share), bound)
-            ends.append((x, v))
+        times = graph.horizon / units.time
+        durations = times.diff(prepend=torch.zeros_like(times[:, :1])).unbind(1)  # T of (B,)
+        controls = (self._step_control(share) for share in _shares(graph))
+        legs = list(zip(durations, controls, strict=True))
+        ends = leapfrog(self.force, pairs, x, v, legs, bound)
         x, v = (torch.stack(t, dim=1) for t in zip(*ends, strict=True))
         return units.denormalize(graph, x, v)
 

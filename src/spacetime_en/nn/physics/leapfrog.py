@@ -8,14 +8,20 @@ them when, and only when, two of its nodes are about to meet.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from spacetime_en.nn.layers.messages import runs_eagerly
+from spacetime_en.nn.layers.recomputed import recomputed
 from spacetime_en.nn.physics.force import PairForce, Pairs, shortest_time
 
 COMPACT_ABOVE = 0.15  # fraction of finished systems above which only the others go on
+# Pairs above which activations of the law of force are computed again in the backward pass: half a
+# kilobyte for each pair in each step would be gigabytes.
+RECOMPUTE_ABOVE = 16_384
 
 
 class StepControl(NamedTuple):
@@ -37,20 +43,36 @@ def leapfrog(
     pairs: Pairs,
     x: Tensor,
     v: Tensor,
-    duration: Tensor,
-    control: StepControl,
+    legs: Sequence[tuple[Tensor, StepControl]],
     bound: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Positions and velocities after `duration`.
+) -> list[tuple[Tensor, Tensor]]:
+    """Positions and velocities at the end of each leg of a flow.
 
     Args:
         x, v: initial positions and velocities, (B, N, n).
-        duration: (B,).
+        legs: the duration of each, (B,), and how long its steps are.
         bound: on the norm of a system's gradient at every step, see :class:`_BoundedGradient`.
-    Returns: x, v, each (B, N, n).
+    Returns: x, v, each (B, N, n), for every leg.
     """
-    motion = _Motion(force, bound)
+    motion, ends = _Motion(force, bound), []
     a, r = motion.acceleration(x, pairs)
+    for duration, control in legs:
+        x, v, a, r = _leg(motion, pairs, x, v, a, r, duration, control)
+        ends.append((x, v))
+    return ends
+
+
+def _leg(
+    motion: _Motion,
+    pairs: Pairs,
+    x: Tensor,
+    v: Tensor,
+    a: Tensor,
+    r: Tensor,
+    duration: Tensor,
+    control: StepControl,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Positions, velocities, accelerations and distances of pairs at the end of a leg."""
     if control.step_fraction is not None:
         adaptively = motion.adaptively
         # Which systems go on depends on values, so this is not for the compiler. (As a decorator,
@@ -60,8 +82,8 @@ def leapfrog(
         return adaptively(pairs, x, v, a, r, duration, control)
     h = (duration / control.min_steps)[:, None, None]
     for _ in range(control.min_steps):
-        x, v, a, _ = motion.step(pairs, x, v, a, h)
-    return x, v
+        x, v, a, r = motion.step(pairs, x, v, a, h)
+    return x, v, a, r
 
 
 class _Motion(NamedTuple):
@@ -71,9 +93,21 @@ class _Motion(NamedTuple):
     bound: float | None
 
     def acceleration(self, x: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Accelerations of nodes at x, (B, N, n), and distances of all pairs, (B, 1, N, K, 1)."""
-        x_ij, r = pairs.differences(x)
-        return self.force(x_ij, r, pairs), r
+        """Accelerations of nodes at x, (B, N, n), and distances of all pairs, (B, 1, N, K, 1).
+
+        (The distances are there to choose steps by, which has no gradient.)
+        """
+
+        def at(x: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+            there = pairs._replace(s=s)
+            x_ij, r = there.differences(x)
+            return self.force(x_ij, r, there), r.detach()
+
+        cell = pairs.neighbourhood.cell
+        known = cell is None or not cell.requires_grad  # all that gradients may be asked of
+        if known and runs_eagerly() and pairs.neighbourhood.mask.numel() > RECOMPUTE_ABOVE:
+            return recomputed(at, (x, pairs.s), tuple(self.force.parameters()))
+        return at(x, pairs.s)
 
     def step(
         self, pairs: Pairs, x: Tensor, v: Tensor, a: Tensor, h: Tensor
@@ -98,11 +132,11 @@ class _Motion(NamedTuple):
         r: Tensor,
         duration: Tensor,
         control: StepControl,
-    ) -> tuple[Tensor, Tensor]:
-        """Positions and velocities after `duration`, in adaptive steps."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The end of a leg, see :func:`_leg`, in adaptive steps."""
         assert control.step_fraction is not None
         left, rows = duration, torch.arange(len(x), device=x.device)
-        finished: list[tuple[Tensor, Tensor, Tensor]] = []
+        finished: list[tuple[Tensor, ...]] = []
         for _ in range(control.max_steps + 1):  # (one more, for rounding)
             with torch.no_grad():
                 h = control.step_fraction * shortest_time(r, v, a, pairs)
@@ -118,13 +152,15 @@ class _Motion(NamedTuple):
                 break
             if count > COMPACT_ABOVE * len(rows):
                 done, active = is_done.nonzero()[:, 0], (~is_done).nonzero()[:, 0]
-                finished.append((rows[done], x[done], v[done]))
+                finished.append(tuple(t[done] for t in (rows, x, v, a, r)))
                 rows, x, v, a, r, left = (t[active] for t in (rows, x, v, a, r, left))
                 pairs = pairs.select(active)
-        finished.append((rows, x, v))
-        rows, x, v = (torch.cat(parts) for parts in zip(*finished, strict=True))
+        if not finished:
+            return x, v, a, r
+        finished.append((rows, x, v, a, r))
+        rows, x, v, a, r = (torch.cat(parts) for parts in zip(*finished, strict=True))
         order = rows.argsort()
-        return x[order], v[order]
+        return x[order], v[order], a[order], r[order]
 
 
 class _BoundedGradient(torch.autograd.Function):
