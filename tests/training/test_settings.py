@@ -58,6 +58,8 @@ def test_every_trainable_preset_has_the_papers_settings():
     assert set(PAPER) == trained - {
         "set-2",
         "set-flow",
+        "tfn",
+        "se3-transformer",
         "estag",
         "body",
         "ridge",

@@ -39,7 +39,9 @@ def e3nn_part(name: str) -> Any:
 
 def irreps_of(channels: int, lmax: int) -> Any:
     """c x 0e + c x 1o + ..., the irreps of a node's features."""
-    return e3nn_part("o3").Irreps([(channels, (degree, (-1) ** degree)) for degree in range(lmax + 1)])
+    return e3nn_part("o3").Irreps(
+        [(channels, (degree, (-1) ** degree)) for degree in range(lmax + 1)]
+    )
 
 
 def paths_of(lmax: int) -> list[tuple[int, int, int]]:
@@ -261,7 +263,8 @@ class SteerableNetwork(nn.Module):
             )
         x_ij = neighbourhood.differences(x)  # (B, L, N, K, 3)
         r = (x_ij.square().sum(-1, keepdim=True) + SOFTENING**2).sqrt()
-        edges = SteerableEdges(self.harmonics(x_ij / r), torch.cat([r, a], dim=-1), neighbourhood)
+        s = torch.asinh(torch.cat([r, a], dim=-1))  # (far nodes have huge |x_ij|^2)
+        edges = SteerableEdges(self.harmonics(x_ij / r), s, neighbourhood)
         vectors = [v] if up is None else [v, up.expand_as(v)]
         f = self.embed(torch.cat([h, *vectors], dim=-1))
         for layer in self.layers:

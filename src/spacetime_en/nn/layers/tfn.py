@@ -1,6 +1,6 @@
 """Tensor Field Network: messages are tensor products with spherical harmonics (Thomas et al. 2018).
 
-    f_i <- gate(W f_i + W' C sum_j R(s_ij) (f_j x Y(x_ij)))
+f_i <- gate(W f_i + W' C sum_j R(s_ij) (f_j x Y(x_ij)))
 """
 
 from torch import Tensor
