@@ -106,9 +106,14 @@ class SteerableLinear(nn.Module):
     def __init__(self, inputs: Any, outputs: Any) -> None:
         super().__init__()
         irreps = e3nn_part("o3").Irreps
-        self._map = (linear_map(irreps(inputs).simplify(), irreps(outputs).simplify()),)
-        self.weight = nn.Parameter(torch.randn(self._map[0].weight_numel))
-        self.bias = nn.Parameter(torch.zeros(self._map[0].bias_numel))
+        inputs, outputs = irreps(inputs).simplify(), irreps(outputs).simplify()
+        of_degree = {degree: mul for mul, degree in inputs}
+        # (Weights come first: whoever bounds a model's size sees them before e3nn works.)
+        self.weight = nn.Parameter(
+            torch.randn(sum(mul * of_degree.get(degree, 0) for mul, degree in outputs))
+        )
+        self.bias = nn.Parameter(torch.zeros(outputs.count("0e")))
+        self._map = (linear_map(inputs, outputs),)  # (no submodule)
 
     def forward(self, f: Tensor) -> Tensor:
         mapped: Tensor = self._map[0](f, self.weight, self.bias)
