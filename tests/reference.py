@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spacetime_en import SET
 from spacetime_en.nn.layers.egcl import EGCL, EGNN
-from spacetime_en.nn.layers.se3_transformer import HEADS, SE3AttentionLayer
+from spacetime_en.nn.layers.se3_transformer import SE3_HEADS, SE3AttentionLayer
 from spacetime_en.nn.layers.steerable import (
     SOFTENING,
     Message,
@@ -112,8 +112,8 @@ def attended_sum(layer: SE3AttentionLayer, i: int, f: list, x: Tensor, a: Tensor
     keys = [message(layer.key, f[j], x[i] - x[j], a[i, j]) for j in others]
     values = [message(layer.value, f[j], x[i] - x[j], a[i, j]) for j in others]
     out = [[torch.zeros_like(part) for part in channels] for channels in values[0]]
-    for head in range(HEADS):
-        mine = [(path, u) for path in range(len(paths)) for u in range(c) if u % HEADS == head]
+    for head in range(SE3_HEADS):
+        mine = [(path, u) for path in range(len(paths)) for u in range(c) if u % SE3_HEADS == head]
         size = sum(len(q[path][u]) for path, u in mine)
         if not mine:
             continue

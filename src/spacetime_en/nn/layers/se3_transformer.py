@@ -19,7 +19,7 @@ from spacetime_en.nn.layers.steerable import (
     irreps_of,
 )
 
-HEADS = 4  # channel c belongs to head c mod 4, and each head has an alpha of its own
+SE3_HEADS = 4  # channel c belongs to head c mod 4, and each head has an alpha of its own
 
 
 class SE3AttentionLayer(SteerableLayer):
@@ -32,7 +32,7 @@ class SE3AttentionLayer(SteerableLayer):
         self.key = Message(channels, lmax, scalars)
         self.query = SteerableLinear(irreps_of(channels, lmax), self.key.irreps)
         heads = [
-            channel % HEADS
+            channel % SE3_HEADS
             for mul, degree in self.key.irreps
             for channel in range(mul)
             for _ in range(degree.dim)
@@ -41,14 +41,15 @@ class SE3AttentionLayer(SteerableLayer):
 
     def collect(self, f: Tensor, edges: SteerableEdges) -> Tensor:
         """sum_j alpha_ij v_ij, (B, L, N, message)."""
-        belongs = F.one_hot(self.head, HEADS).to(f.dtype)  # (message, heads)
+        belongs = F.one_hot(self.head, SE3_HEADS).to(f.dtype)  # (message, heads)
         scale = belongs.sum(0).clamp(min=1).rsqrt()
         q_k = self.query(f).unsqueeze(3) * self.key(f, edges)
         logits = scale * (q_k @ belongs)  # (B, L, N, K, heads)
         mask = edges.neighbourhood.mask.unsqueeze(-1)
         # (A row may be empty: its softmax must be finite, and counts for nothing.)
-        alpha = logits.masked_fill(~mask, torch.finfo(f.dtype).min).softmax(3) * mask
-        return (alpha @ belongs.mT * self.value(f, edges)).sum(3)
+        alpha = logits.masked_fill(~mask, torch.finfo(logits.dtype).min).softmax(3) * mask
+        received: Tensor = alpha @ belongs.mT * self.value(f, edges)
+        return received.sum(3)
 
 
 class SE3Transformer(SteerableNetwork):

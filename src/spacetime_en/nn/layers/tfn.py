@@ -13,8 +13,9 @@ class TensorFieldLayer(SteerableLayer):
 
     def collect(self, f: Tensor, edges: SteerableEdges) -> Tensor:
         """C sum_j of the messages, (B, L, N, message)."""
+        messages: Tensor = self.value(f, edges)  # (B, L, N, K, message)
         there = edges.neighbourhood
-        return there.normaliser * (self.value(f, edges) * there.mask.unsqueeze(-1)).sum(3)
+        return there.normaliser * (messages * there.mask.unsqueeze(-1)).sum(3)
 
 
 class TensorFieldNetwork(SteerableNetwork):
