@@ -10,6 +10,15 @@ from torch import Tensor
 
 from spacetime_en import SET
 from spacetime_en.nn.layers.egcl import EGCL, EGNN
+from spacetime_en.nn.layers.se3_transformer import SE3_HEADS, SE3AttentionLayer
+from spacetime_en.nn.layers.steerable import (
+    SOFTENING,
+    Message,
+    SteerableLayer,
+    SteerableLinear,
+    SteerableNetwork,
+    paths_of,
+)
 
 
 def egcl(layer: EGCL, h: Tensor, x: Tensor, v: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -41,6 +50,122 @@ def egnn(net: EGNN, h: Tensor, x: Tensor, v: Tensor, a: Tensor) -> tuple[Tensor,
     for layer in net.layers:
         h, x, v = egcl(layer, h, x, v, a)
     return torch.stack([net.readout(h_i) for h_i in h]), x, v
+
+
+# --- steerable features: for each degree l, (channels, 2 l + 1) -----------------------------------
+
+
+def steerable_linear(layer: SteerableLinear, f: list[Tensor], outputs: list[int]) -> list[Tensor]:
+    """Every output channel is a sum of input channels of its degree; scalars have a bias."""
+    out, weights = [], layer.weight
+    for deg, channels in enumerate(outputs):
+        c = len(f[deg]) if deg < len(f) else 0
+        w, weights = weights[: c * channels].view(c, channels), weights[c * channels :]
+        bias = layer.bias if deg == 0 else torch.zeros(channels, dtype=w.dtype)
+        for u in range(channels):
+            total = bias[u] + torch.zeros(2 * deg + 1, dtype=w.dtype)
+            for k in range(c):
+                total = total + w[k, u] * f[deg][k] / math.sqrt(c)
+            out.append(total)
+    groups = iter(out)
+    return [torch.stack([next(groups) for _ in range(channels)]) for channels in outputs]
+
+
+def message(layer: Message, f_j: list[Tensor], d: Tensor, a_ij: Tensor) -> list[list[Tensor]]:
+    """R(s_ij) f_j x Y(x_ij), for each path of :func:`paths_of` its channels."""
+    from e3nn.o3 import spherical_harmonics, wigner_3j
+
+    r = torch.sqrt((d * d).sum() + SOFTENING**2)
+    R = layer.radial(torch.asinh(torch.cat([r[None], a_ij])))
+    channels, out = len(f_j[0]), []
+    for path, (deg, l1, l2) in enumerate(paths_of(len(f_j) - 1)):
+        C = wigner_3j(l1, l2, deg, dtype=d.dtype)
+        Y = spherical_harmonics(l2, d / r, normalize=False, normalization="component")
+        parts = []
+        for c in range(channels):
+            part = torch.zeros(2 * deg + 1, dtype=d.dtype)
+            for m1 in range(2 * l1 + 1):
+                for m2 in range(2 * l2 + 1):
+                    part = part + C[m1, m2] * f_j[l1][c, m1] * Y[m2]
+            parts.append(R[path * channels + c] * math.sqrt(2 * deg + 1) * part)
+        out.append(parts)
+    return out
+
+
+def tensor_field_sum(layer: SteerableLayer, i: int, f: list, x: Tensor, a: Tensor) -> list:
+    """The mean of the messages to node i."""
+    others = [j for j in range(len(f)) if j != i]
+    came = [message(layer.value, f[j], x[i] - x[j], a[i, j]) for j in others]
+    return [
+        [sum(parts) / len(others) for parts in zip(*channels, strict=True)]
+        for channels in zip(*came, strict=True)
+    ]
+
+
+def attended_sum(layer: SE3AttentionLayer, i: int, f: list, x: Tensor, a: Tensor) -> list:
+    """The messages to node i, weighted by a softmax of q_i . k_ij in each head."""
+    others, lmax, c = [j for j in range(len(f)) if j != i], len(f[i]) - 1, len(f[i][0])
+    paths = paths_of(lmax)
+    of_degree = [sum(path[0] == deg for path in paths) for deg in range(lmax + 1)]
+    queries = steerable_linear(layer.query, f[i], [c * count for count in of_degree])
+    q = [part for deg in range(lmax + 1) for part in queries[deg].view(of_degree[deg], c, -1)]
+    keys = [message(layer.key, f[j], x[i] - x[j], a[i, j]) for j in others]
+    values = [message(layer.value, f[j], x[i] - x[j], a[i, j]) for j in others]
+    out = [[torch.zeros_like(part) for part in channels] for channels in values[0]]
+    for head in range(SE3_HEADS):
+        mine = [(path, u) for path in range(len(paths)) for u in range(c) if u % SE3_HEADS == head]
+        size = sum(len(q[path][u]) for path, u in mine)
+        if not mine:
+            continue
+        logits = [sum(q[p][u] @ key[p][u] for p, u in mine) / math.sqrt(size) for key in keys]
+        for alpha, value in zip(softmax(logits), values, strict=True):
+            for p, u in mine:
+                out[p][u] = out[p][u] + alpha * value[p][u]
+    return out
+
+
+def steerable_layer(layer: SteerableLayer, f: list, x: Tensor, a: Tensor) -> list:
+    """f_i <- gate(W f_i + W' sum_j ...) + f_i."""
+    from e3nn.math import normalize2mom
+
+    silu, sigmoid = (normalize2mom(act()).cst for act in (torch.nn.SiLU, torch.nn.Sigmoid))
+    collected = attended_sum if isinstance(layer, SE3AttentionLayer) else tensor_field_sum
+    new = []
+    for i in range(len(f)):
+        lmax, c = len(f[i]) - 1, len(f[i][0])
+        sums = collected(layer, i, f, x, a)
+        degrees = [path[0] for path in paths_of(lmax)]
+        received = [
+            torch.stack([u for s, k in zip(sums, degrees, strict=True) if k == deg for u in s])
+            for deg in range(lmax + 1)
+        ]
+        inner = [c * (1 + lmax)] + [c] * lmax
+        own, others = (
+            steerable_linear(*pair, inner) for pair in ((layer.itself, f[i]), (layer.mix, received))
+        )
+        z = [one + other for one, other in zip(own, others, strict=True)]
+        gates = z[0][c:].view(lmax, c, 1)
+        out = [silu * z[0][:c] * torch.sigmoid(z[0][:c])]
+        out += [sigmoid * torch.sigmoid(g) * t for g, t in zip(gates, z[1:], strict=True)]
+        new.append([t + u if layer.residual else t for t, u in zip(out, f[i], strict=True)])
+    return new
+
+
+def steerable_network(
+    net: SteerableNetwork, h: Tensor, x: Tensor, v: Tensor, a: Tensor, channels: int, lmax: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A spatial part on one frame, as :func:`egnn`."""
+    widths = [channels] * (lmax + 1)
+    f = [
+        steerable_linear(net.embed, [h_i[:, None], v_i[None]], widths)
+        for h_i, v_i in zip(h, v, strict=True)
+    ]
+    for layer in net.layers:
+        f = steerable_layer(layer, f, x, a)
+    out = [steerable_linear(net.readout, f_i[:2], [h.shape[1], 2]) for f_i in f]
+    new_h = torch.stack([scalars[:, 0] for scalars, _ in out])
+    dx, dv = (torch.stack([vectors[k] for _, vectors in out]) for k in (0, 1))
+    return new_h, x + dx, v + dv
 
 
 def softmax(logits: list[Tensor]) -> list[Tensor]:

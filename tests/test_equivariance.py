@@ -25,11 +25,16 @@ OPTIONS = {
     "unscaled": {"scaled": False},
     "with edge attention": {"adjacency": "edges"},
     "without space": {"spatial": False},
+    "with tfn": {"spatial": "tfn"},
+    "with se3-transformer": {"spatial": "se3-transformer"},
 }
 
 
 @pytest.mark.parametrize("check", [check_symmetries, check_images, check_padding])
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    "option",
+    [pytest.param(o, marks=[pytest.mark.slow] if "se3" in o else []) for o in OPTIONS],
+)
 def test_options_of_set_keep_the_contract(option, check, monkeypatch):
     monkeypatch.setitem(PRESETS, option, Preset(SET, OPTIONS[option]))
     check(option)

@@ -24,8 +24,8 @@ from tests.helpers import assert_lively, masked, padded, particles, random_neigh
 # For the arguments that a model has of these names: small, with all parts that it has at full size.
 SIZES = {"hidden": 16, "layers": 2, "blocks": 2, "samples": 4, "steps": 8, "centres": 9}
 
-
 PATH = [1.0, 2.0, 3.0]  # target times
+IN_SPACE_ALONE = ("tfn", "se3-transformer")  # spherical harmonics are of three dimensions
 
 
 def with_neighbours(*leading: int, N: int = 4, L: int = 3, **sizes: Any) -> SpacetimeGraph:
@@ -319,12 +319,12 @@ def other_graphs(graph: SpacetimeGraph) -> Iterator[SpacetimeGraph]:
 
 
 def check_building(preset: str) -> None:
-    """A model is built like any graph, in any number of dimensions."""
+    """A model is built like any graph, in any number of dimensions, or says that it needs three."""
     for n in (1, 2, 3, 5):
         graph = particles(n=n, L=6, horizon=3.0)
         graph = graph.replace(features=torch.rand(3, 4, 5), edge_attr=torch.rand(3, 4, 4, 3))
         model = build_model(preset, like=graph).double()
-        assert not is_refused(model, graph)
+        assert is_refused(model, graph) == (preset in IN_SPACE_ALONE and n != 3)
 
 
 CHECKS = [check for name, check in list(globals().items()) if name.startswith("check_")]

@@ -17,6 +17,7 @@ def test_contract(preset, check):
 
 # (Ridge, which set-2 chooses here, is for windows whose last frame is there.)
 OF_ALL_KINDS = {"set-2": {"base": "straight-line"}, "set": {}, "egnn": {}, "set-flow": {}}
+OF_ALL_KINDS |= {"tfn": {}, "se3-transformer": {}}
 
 
 @pytest.mark.parametrize("preset", OF_ALL_KINDS)

@@ -62,6 +62,8 @@ HUGE = [
     ("set-flow", {"steps": 10**9}),
     ("set-2", {"samples": 10**9}),
     ("egnn", {"edge_features": 10**10}),
+    ("tfn", {"features": 10**9}),
+    ("tfn", {"hidden": 10**9}),
 ]
 
 

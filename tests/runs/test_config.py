@@ -44,6 +44,12 @@ def test_settings_of_models_are_those_of_their_signatures(preset):
     assert all(fields[name].default is None for name in fields if name in FROM_DATA)
 
 
+@pytest.mark.parametrize(("text", "value"), [("false", False), ("true", True), ("tfn", "tfn")])
+def test_the_spatial_part_of_set_is_on_off_or_a_name(text, value):
+    given = config(f"{{preset: set, task: charged, model: {{spatial: {text}}}}}").model["spatial"]
+    assert (given, type(given)) == (value, type(value))
+
+
 @pytest.mark.parametrize("task", [{"name": name} for name in TASKS] + [{"data": "folder"}])
 def test_settings_of_tasks_are_those_of_their_signatures(task):
     settings = {f.name: f.default for f in dataclasses.fields(task_schema(task))}

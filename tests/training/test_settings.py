@@ -59,6 +59,8 @@ def test_every_trainable_preset_has_the_papers_settings():
         "set-2",
         "set-flow",
         "transformer",
+        "tfn",
+        "se3-transformer",
         "estag",
         "body",
         "ridge",

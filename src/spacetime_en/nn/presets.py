@@ -43,6 +43,8 @@ PRESETS = {
     "set-no-temporal": Preset(SET, {"temporal": False}),
     "lstm": Preset(LSTM, {}),
     "egnn": Preset(EGNNForecaster, {}),
+    "tfn": Preset(EGNNForecaster, {"spatial": "tfn"}),
+    "se3-transformer": Preset(EGNNForecaster, {"spatial": "se3-transformer"}),
     "mlp": Preset(MLP, {}),
     "linear": Preset(LinearDynamics, {}),
     "last-frame": Preset(LastFrame, {}),

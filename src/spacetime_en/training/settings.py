@@ -161,6 +161,8 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
         "augment": True,
     },
     "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},
+    "tfn": _SHORT | {"lr": 1e-2},
+    "se3-transformer": _SHORT | {"lr": 3e-3},
     "body": {"lr": 3e-3, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "cosine"},
 }
 

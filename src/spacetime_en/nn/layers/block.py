@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from spacetime_en.nn.layers.attention import Window
-from spacetime_en.nn.layers.egcl import EGNN
 from spacetime_en.nn.layers.encoding import frame_index, sinusoid
 from spacetime_en.nn.layers.etal import AttentionMaps
 from spacetime_en.nn.layers.feedforward import FeedForward
@@ -23,7 +22,7 @@ class Block(nn.Module):
     """SpatiotempAttn of Algorithm 1.
 
     Args:
-        egnn: the spatial part, or None.
+        egnn: the spatial part, from :func:`spatial_part`, or None.
         temporal: the part over time, ``ETAL`` or ``LSTMOverTime``, or None.
         adjacency: attention over the edges, from :func:`edge_attention`, or None.
         encodings: which positional encodings are added, some of the letters ``"WXYZ"``.
@@ -33,7 +32,7 @@ class Block(nn.Module):
 
     def __init__(
         self,
-        egnn: EGNN | None,
+        egnn: nn.Module | None,
         temporal: nn.Module | None,
         adjacency: nn.Module | None,
         encodings: str,

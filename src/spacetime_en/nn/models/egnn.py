@@ -1,25 +1,26 @@
-"""EGNN on every frame, then the mean over the frames."""
+"""EGNN, or another spatial part, on every frame, then the mean over the frames."""
 
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.layers.block import with_distances
-from spacetime_en.nn.layers.egcl import EGNN
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.layers.spatial import SpatialName, spatial_part
+from spacetime_en.nn.layers.steerable import Degree
 from spacetime_en.nn.models.base import BaseName, Corrector
 from spacetime_en.nn.requirements import check_widths
 from spacetime_en.nn.state import mean_over_time, with_up
 
 
 class EGNNForecaster(Corrector):
-    """EGNN on every frame, then the mean over the frames.
+    """A spatial part on every frame, then the mean over the frames: EGNN, if nothing is said.
 
     Args:
         features: width d of the node features.
         edge_features: number e of attributes of an edge.
         hidden: width of the messages and features inside.
-        layers: number of EGCLs.
-        residual: in every EGCL.
+        layers: number of EGCLs, or of the layers in their place.
+        residual: in every layer.
         up: read the direction ``up`` of the graphs, as SET does.
         length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
         time_scale: the time that the network sees as 1.
@@ -27,6 +28,8 @@ class EGNNForecaster(Corrector):
             ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
             validation windows; None: none.
         frames: number L of frames; read only by ridge as the base.
+        spatial: ``"egcl"``, or ``"tfn"`` or ``"se3-transformer"`` (the extra ``e3nn``).
+        lmax: highest degree of the features of ``tfn`` and ``se3-transformer``, 1 or 2.
     """
 
     def __init__(
@@ -41,9 +44,13 @@ class EGNNForecaster(Corrector):
         time_scale: PositiveFloat = 1.0,
         base: BaseName | None = None,
         frames: PositiveInt = 10,
+        spatial: SpatialName = "egcl",
+        lmax: Degree = 1,
     ) -> None:
         super().__init__()
-        self.egnn = EGNN(features + 2 * up, edge_features + 1, hidden, layers, residual, up)
+        self.egnn = spatial_part(
+            spatial, features + 2 * up, edge_features + 1, hidden, layers, residual, up, lmax
+        )
         self._correct(base, frames, edge_features)
 
     @property

@@ -9,10 +9,11 @@ from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.layers.adjacency import TIED_TO_NODES, AdjacencyForm, edge_attention
 from spacetime_en.nn.layers.attention import Window
 from spacetime_en.nn.layers.block import Block
-from spacetime_en.nn.layers.egcl import EGNN
 from spacetime_en.nn.layers.etal import ETAL, AttentionMaps
 from spacetime_en.nn.layers.feedforward import FeedForward
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.layers.spatial import SpatialName, spatial_part
+from spacetime_en.nn.layers.steerable import Degree
 from spacetime_en.nn.models.base import BaseName, Corrector
 from spacetime_en.nn.requirements import (
     check_complete,
@@ -39,9 +40,10 @@ class SET(Corrector):
         dims: space dimensions n; read only if not `equivariant`, whose weights are n x n.
         nodes: number N of nodes; needed by all adjacency forms but ``"edges"``.
         hidden: width of the messages and features inside a block.
-        layers: number K of EGCLs in a block.
+        layers: number K of EGCLs (or of the layers in their place) in a block.
         blocks: number M of blocks.
-        spatial: spatial attention (EGCL) on or off.
+        spatial: what updates each frame: True or ``"egcl"``, the paper's EGCL; ``"tfn"`` or
+            ``"se3-transformer"`` in its place (the extra ``e3nn``); False: nothing.
         temporal: temporal attention (ETAL) on or off.
         adjacency: attention over the edges: None, ``"flattened"``, ``"nodes"``, ``"edges"`` or
             ``"matrices"``.
@@ -49,7 +51,7 @@ class SET(Corrector):
         encodings: positional encodings, some of the letters ``"WXYZ"``: W on features, X on
             positions, Y on velocities (both break rotations), Z on edges (breaks permutations).
         equivariant: off gives the paper's ablation, learned attention for x and v.
-        residual: in every EGCL.
+        residual: in every layer of the spatial part.
         scaled: attention logits over the square root of the width.
         step: the factor B of Eq. 7.
         dropout: on the features after attention.
@@ -61,6 +63,7 @@ class SET(Corrector):
             ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
             validation windows; None: none.
         frames: number L of frames; read only by ridge as the base.
+        lmax: highest degree of the features of ``tfn`` and ``se3-transformer``, 1 or 2.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class SET(Corrector):
         hidden: PositiveInt = 128,
         layers: PositiveInt = 2,
         blocks: PositiveInt = 3,
-        spatial: bool = True,
+        spatial: bool | SpatialName = True,
         temporal: bool = True,
         adjacency: AdjacencyForm | None = None,
         causal: bool = False,
@@ -87,6 +90,7 @@ class SET(Corrector):
         time_scale: PositiveFloat = 1.0,
         base: BaseName | None = None,
         frames: PositiveInt = 10,
+        lmax: Degree = 1,
     ) -> None:
         super().__init__()
         if unknown := set(encodings) - set("WXYZ"):
@@ -99,9 +103,12 @@ class SET(Corrector):
             )
         channels = edge_features + 1  # with the squared distance
         width = features + 2 * up
+        space: SpatialName = "egcl" if isinstance(spatial, bool) else spatial
         self.blocks = nn.ModuleList(
             Block(
-                EGNN(width, channels, hidden, layers, residual, up) if spatial else None,
+                spatial_part(space, width, channels, hidden, layers, residual, up, lmax)
+                if spatial
+                else None,
                 ETAL(width, dims, equivariant, scaled, step) if temporal else None,
                 edge_attention(adjacency, nodes, channels, scaled) if adjacency else None,
                 encodings,

@@ -1,0 +1,24 @@
+"""Tensor Field Network: messages are tensor products with spherical harmonics (Thomas et al. 2018).
+
+f_i <- gate(W f_i + W' C sum_j R(s_ij) (f_j x Y(x_ij)))
+"""
+
+from torch import Tensor
+
+from spacetime_en.nn.layers.steerable import SteerableEdges, SteerableLayer, SteerableNetwork
+
+
+class TensorFieldLayer(SteerableLayer):
+    """A node receives the mean of its messages."""
+
+    def collect(self, f: Tensor, edges: SteerableEdges) -> Tensor:
+        """C sum_j of the messages, (B, L, N, message)."""
+        messages: Tensor = self.value(f, edges)  # (B, L, N, K, message)
+        there = edges.neighbourhood
+        return there.normaliser * (messages * there.mask.unsqueeze(-1)).sum(3)
+
+
+class TensorFieldNetwork(SteerableNetwork):
+    """The spatial part; its arguments are those of :class:`SteerableNetwork`."""
+
+    layer = TensorFieldLayer
