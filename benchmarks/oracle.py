@@ -26,7 +26,8 @@ from spacetime_en.metrics import mse, summary
 from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.physics.force import PairForce, Pairs
-from spacetime_en.nn.physics.leapfrog import StepControl, leapfrog
+from spacetime_en.nn.physics.integration import StepControl, advance
+from spacetime_en.nn.physics.leapfrog import Leapfrog
 
 SYSTEM = SYSTEMS["charged"]
 LEVELS = (100.0, 110.0, 120.0, 130.0, 140.0, 150.0)
@@ -61,9 +62,8 @@ def forecasts(force: PairForce, windows: SpacetimeGraph, control: StepControl) -
         assert graph.edge_attr is not None
         pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=1e-9)
         with torch.no_grad():
-            x, _ = leapfrog(
-                force, pairs, graph.x[:, 0], graph.v[:, 0], graph.horizon[:, 0], control
-            )
+            x, v = graph.x[:, 0], graph.v[:, 0]
+            x, _ = advance(Leapfrog(force), pairs, x, v, graph.horizon[:, 0], control)
         batches.append(x)
     return torch.cat(batches).unsqueeze(1)
 

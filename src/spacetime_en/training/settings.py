@@ -126,6 +126,14 @@ PAPER: dict[str, dict[str, Any]] = {
 }
 
 _SHORT = {"lr": 1e-3, "batch_size": 100, "schedule": "cosine", "warmup": 0.05, "skip": 20}
+_MOTION = {
+    "lr": 1e-3,
+    "batch_size": 250,
+    "ema": 0.99,
+    "schedule": "cosine",
+    "warmup": 0.03,
+    "skip": 5,  # single batches diverge early in training
+}
 # Our settings: of the paper's models for short budgets, and of models of our own. Those of other
 # presets are the defaults.
 PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
@@ -140,14 +148,11 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
         "warmup": 0.02,
         "skip": 20,
     },
-    "set-flow": {
-        "lr": 1e-3,
-        "batch_size": 250,
-        "ema": 0.99,
-        "schedule": "cosine",
-        "warmup": 0.03,
-        "skip": 5,  # single batches diverge early in training
-    },
+    "set-flow": _MOTION,
+    "hnn-pairs": _MOTION,
+    "hnn": _MOTION | {"batch_size": 100},
+    "lnn": _MOTION | {"batch_size": 100},
+    "segno": _MOTION | {"batch_size": 100},
     "estag": {"lr": 3e-3, "batch_size": 20, "schedule": "cosine", "skip": 20},
     "body": {"lr": 3e-3, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "cosine"},
 }

@@ -7,7 +7,7 @@ import torch
 
 from spacetime_en import Forecast, InputError, SpacetimeGraph, build_model, collate
 from spacetime_en.geometry import norm
-from spacetime_en.nn.models.flow import Curriculum
+from spacetime_en.nn.models.motion import Curriculum
 from tests.helpers import liven, masked, particles
 from tests.nn.samples import far_apart, flow
 

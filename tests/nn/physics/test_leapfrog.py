@@ -9,7 +9,8 @@ import torch
 from spacetime_en import SpacetimeGraph
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.physics.force import Pairs
-from spacetime_en.nn.physics.leapfrog import StepControl, _BoundedGradient, leapfrog
+from spacetime_en.nn.physics.integration import StepControl, _BoundedGradient, advance
+from spacetime_en.nn.physics.leapfrog import Leapfrog
 from spacetime_en.testing import assert_equivariant
 from tests.helpers import particles, random_neighbours
 from tests.nn.samples import Law, far_apart, flow
@@ -21,7 +22,7 @@ def test_leapfrog_is_reversible_and_of_second_order():
     x, v, time = graph.x[:, 0], graph.v[:, 0], torch.ones(4, dtype=torch.float64)
 
     def end(steps, x=x, v=v):
-        return leapfrog(Law(), pairs, x, v, time, StepControl(steps, steps, None))
+        return advance(Leapfrog(Law()), pairs, x, v, time, StepControl(steps, steps, None))
 
     there = end(10)
     back = end(10, there[0], -there[1])
@@ -116,6 +117,6 @@ def test_nan_ends():
     x[0, 0, 0, 0] = torch.nan
     pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=0.1)
     time = torch.ones(3).double()
-    end, _ = leapfrog(Law(), pairs, x[:, 0], graph.v[:, 0], time, StepControl(4, 20, 0.1))
+    end, _ = advance(Leapfrog(Law()), pairs, x[:, 0], graph.v[:, 0], time, StepControl(4, 20, 0.1))
     assert end[0].isnan().any()
     assert end[1:].isfinite().all()

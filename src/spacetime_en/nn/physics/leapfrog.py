@@ -1,147 +1,39 @@
-"""Leapfrog integration of a batch of systems, each with adaptive steps of its own.
+"""Leapfrog: steps of second order for forces that depend on positions alone.
 
 Kick, drift, kick: v += h/2 a(x); x += h v; v += h/2 a(x). It is time-reversible and, with equal
-steps, symplectic: energy errors stay bounded. Close encounters need short steps; a system takes
-them when, and only when, two of its nodes are about to meet.
+steps, symplectic: energy errors stay bounded.
 """
 
 from __future__ import annotations
 
-import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
-from spacetime_en.nn.physics.force import PairForce, Pairs, shortest_time
-
-COMPACT_ABOVE = 0.15  # fraction of finished systems above which only the others go on
-
-
-class StepControl(NamedTuple):
-    """How long the steps are.
-
-    Args:
-        min_steps, max_steps: bounds on the number of steps for the whole duration.
-        step_fraction: the step as a fraction of the shortest time in which two nodes could meet;
-            None: `min_steps` equal steps.
-    """
-
-    min_steps: int
-    max_steps: int
-    step_fraction: float | None
+from spacetime_en.nn.physics.force import Pairs
+from spacetime_en.nn.physics.integration import Rates
 
 
-def leapfrog(
-    force: PairForce,
-    pairs: Pairs,
-    x: Tensor,
-    v: Tensor,
-    duration: Tensor,
-    control: StepControl,
-    bound: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Positions and velocities after `duration`.
+class Force(Protocol):
+    """Accelerations (B, N, n), from the differences and distances of all pairs."""
 
-    Args:
-        x, v: initial positions and velocities, (B, N, n).
-        duration: (B,).
-        bound: on the norm of a system's gradient at every step, see :class:`_BoundedGradient`.
-    Returns: x, v, each (B, N, n).
-    """
-    motion = _Motion(force, bound)
-    a, r = motion.acceleration(x, pairs)
-    if control.step_fraction is not None:
-        adaptively = motion.adaptively
-        # Which systems go on depends on values, so this is not for the compiler. (As a decorator,
-        # `disable` would import all of torch's compiler, which takes seconds.)
-        if "torch._dynamo" in sys.modules:
-            adaptively = torch.compiler.disable(adaptively)
-        return adaptively(pairs, x, v, a, r, duration, control)
-    h = (duration / control.min_steps)[:, None, None]
-    for _ in range(control.min_steps):
-        x, v, a, _ = motion.step(pairs, x, v, a, h)
-    return x, v
+    def __call__(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor: ...
 
 
-class _Motion(NamedTuple):
-    """The equations of motion; the arguments are those of :func:`leapfrog`."""
+class Leapfrog(NamedTuple):
+    """The motion x'' = a(x)."""
 
-    force: PairForce
-    bound: float | None
+    force: Force
 
-    def acceleration(self, x: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Accelerations of nodes at x, (B, N, n), and distances of all pairs, (B, 1, N, K, 1)."""
+    def rates(self, pairs: Pairs, x: Tensor, v: Tensor) -> Rates:
         x_ij, r = pairs.differences(x)
-        return self.force(x_ij, r, pairs), r
+        return Rates(v, self.force(x_ij, r, pairs), r)
 
     def step(
-        self, pairs: Pairs, x: Tensor, v: Tensor, a: Tensor, h: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """One step of length h, (B, 1, 1); a is the acceleration at x, before and after.
-
-        Returns: x, v, a and the distances of all pairs.
-        """
-        if self.bound is not None:
-            x, v = _BoundedGradient.apply(x, v, self.bound)  # type: ignore[no-untyped-call]
-        v = v + h / 2 * a
+        self, pairs: Pairs, x: Tensor, v: Tensor, rates: Rates, h: Tensor
+    ) -> tuple[Tensor, Tensor, Rates]:
+        v = v + h / 2 * rates.v
         x = x + h * v
-        a, r = self.acceleration(x, pairs)
-        return x, v + h / 2 * a, a, r
-
-    def adaptively(
-        self,
-        pairs: Pairs,
-        x: Tensor,
-        v: Tensor,
-        a: Tensor,
-        r: Tensor,
-        duration: Tensor,
-        control: StepControl,
-    ) -> tuple[Tensor, Tensor]:
-        """Positions and velocities after `duration`, in adaptive steps."""
-        assert control.step_fraction is not None
-        left, rows = duration, torch.arange(len(x), device=x.device)
-        finished: list[tuple[Tensor, Tensor, Tensor]] = []
-        for _ in range(control.max_steps + 1):  # (one more, for rounding)
-            with torch.no_grad():
-                h = control.step_fraction * shortest_time(r, v, a, pairs)
-                whole = duration[rows]
-                h = torch.minimum(
-                    h.clamp(whole / control.max_steps, whole / control.min_steps), left
-                )
-            x, v, a, r = self.step(pairs, x, v, a, h[:, None, None])
-            left = left - h
-            is_done = left <= 1e-6 * whole
-            count = int(is_done.sum())
-            if count == len(rows):
-                break
-            if count > COMPACT_ABOVE * len(rows):
-                done, active = is_done.nonzero()[:, 0], (~is_done).nonzero()[:, 0]
-                finished.append((rows[done], x[done], v[done]))
-                rows, x, v, a, r, left = (t[active] for t in (rows, x, v, a, r, left))
-                pairs = pairs.select(active)
-        finished.append((rows, x, v))
-        rows, x, v = (torch.cat(parts) for parts in zip(*finished, strict=True))
-        order = rows.argsort()
-        return x[order], v[order]
-
-
-class _BoundedGradient(torch.autograd.Function):
-    """The identity; its gradient is clipped, system by system, to the norm `bound`.
-
-    After a close encounter, motions are chaotic and gradients grow without limit: a handful of
-    systems would dominate every training step.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, v: Tensor, bound: float) -> tuple[Tensor, Tensor]:
-        ctx.bound = bound
-        return x.view_as(x), v.view_as(v)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        gx, gv = (g.nan_to_num(0.0, 0.0, 0.0) for g in grads)
-        square = gx.square().sum((1, 2), keepdim=True) + gv.square().sum((1, 2), keepdim=True)
-        factor = (ctx.bound / square.sqrt().clamp(min=1e-30)).clamp(max=1.0)
-        return gx * factor, gv * factor, None
+        rates = self.rates(pairs, x, v)
+        v = v + h / 2 * rates.v
+        return x, v, rates._replace(x=v)
