@@ -58,6 +58,10 @@ def test_every_trainable_preset_has_the_papers_settings():
     assert set(PAPER) == trained - {
         "set-2",
         "set-flow",
+        "hnn-pairs",
+        "hnn",
+        "lnn",
+        "segno",
         "estag",
         "body",
         "ridge",

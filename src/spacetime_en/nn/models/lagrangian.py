@@ -1,4 +1,4 @@
-"""Lagrangian neural networks: a Lagrangian is learned, and the Euler-Lagrange equations integrated."""
+"""Lagrangian neural networks: a Lagrangian is learned, and its equations are integrated."""
 
 from __future__ import annotations
 

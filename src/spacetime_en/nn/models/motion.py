@@ -167,7 +167,7 @@ class Motion(Forecaster):
         return fraction >= self.curriculum.softened_until
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
-        """The robust error at the targets, plus that of the motion from the first frame to the last.
+        """The robust error at the targets, plus that from the first frame to the last.
 
         Far targets alone say little about forces, because motions are chaotic; the frames of the
         window, if there are several, show them directly.

@@ -1,4 +1,4 @@
-"""The equations of Hamilton and of Euler and Lagrange, for any scalar of positions and velocities."""
+"""The equations of Hamilton and of Lagrange, for any scalar of positions and velocities."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ def euler_lagrange(lagrangian: Scalar, x: Tensor, v: Tensor, inertia: Tensor) ->
         at, by = _variable(x), _variable(v)
         (of_x,) = torch.autograd.grad(lagrangian(at, by).sum(), at, create_graph=True)
         along = (of_x * v).sum()  # (v itself, which is constant to the derivative by `by`)
-        (transport,) = torch.autograd.grad(along, by, create_graph=train)
-    return torch.linalg.solve(inertia, of_x - transport)
+        (transport,) = torch.autograd.grad(  # (0, where L is a sum of functions of x and v)
+            along, by, create_graph=train, materialize_grads=True
+        )
+    a: Tensor = torch.linalg.solve(inertia, of_x - transport)
+    return a
 
 
 def _variable(t: Tensor) -> Tensor:

@@ -30,9 +30,7 @@ class RungeKutta(NamedTuple):
         k2 = self.field(pairs, x + h / 2 * k1[0], v + h / 2 * k1[1])
         k3 = self.field(pairs, x + h / 2 * k2[0], v + h / 2 * k2[1])
         k4 = self.field(pairs, x + h * k3[0], v + h * k3[1])
-        dx, dv = (
-            (a + 2 * b + 2 * c + d) / 6 for a, b, c, d in zip(k1, k2, k3, k4, strict=True)
-        )
+        dx, dv = ((a + 2 * b + 2 * c + d) / 6 for a, b, c, d in zip(k1, k2, k3, k4, strict=True))
         x, v = x + h * dx, v + h * dv
         _, r = pairs.differences(x)
         return x, v, Rates(*k4, r)  # (k4 is at the end to the third order: near enough)
