@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
-from spacetime_en.nn.models.motion import Motion, StepFraction, Steps
+from spacetime_en.nn.models.motion import LawOfMotion, StepFraction, Steps
 from spacetime_en.nn.physics.force import PairForce, Pairs
 from spacetime_en.nn.physics.leapfrog import Leapfrog
 
 
-class Flow(Motion):
+class Flow(LawOfMotion):
     """Leapfrog integration of a learned law of force, from the last frame to the horizon.
 
     Args:

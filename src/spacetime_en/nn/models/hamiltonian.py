@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
-from spacetime_en.nn.models.motion import Motion, StepFraction, Steps
+from spacetime_en.nn.models.motion import LawOfMotion, StepFraction, Steps
 from spacetime_en.nn.models.variational import Variational, kinetic_energies, of_pairs
 from spacetime_en.nn.physics.force import Pairs
 from spacetime_en.nn.physics.leapfrog import Leapfrog
@@ -14,7 +14,7 @@ from spacetime_en.nn.physics.mechanics import hamilton
 from spacetime_en.nn.physics.potential import PairPotential
 
 
-class PairHamiltonian(Motion):
+class PairHamiltonian(LawOfMotion):
     """H = sum_i |p_i|^2 / 2 m_i + 1/2 sum_ij U(r_ij, a_ij): kinetic energy and pair potentials.
 
     What is known is what :class:`~spacetime_en.nn.models.flow.Flow` knows, and besides that there

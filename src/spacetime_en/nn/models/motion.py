@@ -60,7 +60,7 @@ class Curriculum:
     max_steps: tuple[int, int] = (150, 4000)
 
 
-class Motion(Forecaster):
+class LawOfMotion(Forecaster):
     """Integration of a learned law of motion, from the last frame to the horizon.
 
     Subclasses have the settings ``edge_features``, ``node_features``, ``steps``,

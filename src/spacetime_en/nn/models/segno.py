@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
-from spacetime_en.nn.models.motion import Motion, StepFraction, Steps
+from spacetime_en.nn.models.motion import LawOfMotion, StepFraction, Steps
 from spacetime_en.nn.physics.graph_force import GraphForce
 from spacetime_en.nn.physics.leapfrog import Leapfrog
 
 
-class SecondOrder(Motion):
+class SecondOrder(LawOfMotion):
     """x'' = a(x), with accelerations from graph convolutions, over any horizon.
 
     As in SEGNO (Liu et al., 2024) a network of second order is integrated in several steps with the

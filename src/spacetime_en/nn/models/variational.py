@@ -7,16 +7,16 @@ from torch import Tensor
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import Forecast, SpacetimeGraph
-from spacetime_en.nn.models.motion import Motion
+from spacetime_en.nn.models.motion import LawOfMotion
 from spacetime_en.nn.physics.force import Pairs
 from spacetime_en.nn.physics.runge_kutta import RungeKutta
 from spacetime_en.nn.physics.scalars import PairScalars
 
 
-class Variational(Motion):
+class Variational(LawOfMotion):
     """Runge-Kutta integration of a law that is derived from invariant scalars of pairs.
 
-    Subclasses have the settings ``hidden`` and ``layers`` besides those of :class:`Motion`.
+    Subclasses have the settings ``hidden`` and ``layers`` besides those of :class:`LawOfMotion`.
     """
 
     def __init__(self, invariants: int, outputs: int) -> None:

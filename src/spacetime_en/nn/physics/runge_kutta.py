@@ -11,13 +11,13 @@ from spacetime_en.nn.physics.force import Pairs
 from spacetime_en.nn.physics.integration import Rates
 
 # x' and v' of nodes at x with velocities v, (B, N, n) each.
-Field = Callable[[Pairs, Tensor, Tensor], tuple[Tensor, Tensor]]
+VectorField = Callable[[Pairs, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class RungeKutta(NamedTuple):
     """The motion (x, v)' = field(x, v)."""
 
-    field: Field
+    field: VectorField
 
     def rates(self, pairs: Pairs, x: Tensor, v: Tensor) -> Rates:
         _, r = pairs.differences(x)
