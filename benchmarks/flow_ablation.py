@@ -14,7 +14,8 @@ import torch
 from spacetime_en._util.errors import InputError
 from spacetime_en.data.datasets.registry import load_task
 from spacetime_en.evaluation import measure_errors
-from spacetime_en.nn.models.flow import Curriculum, Flow
+from spacetime_en.nn.models.flow import Flow
+from spacetime_en.nn.models.motion import Curriculum
 from spacetime_en.nn.physics.force import PairForce
 from spacetime_en.training import TrainingSettings, fit
 from spacetime_en.training.settings import PRESET_SETTINGS

@@ -26,7 +26,8 @@ from spacetime_en.metrics import mse, summary
 from spacetime_en.nn.forecaster import Example
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.physics.force import PairForce, Pairs
-from spacetime_en.nn.physics.leapfrog import StepControl, leapfrog
+from spacetime_en.nn.physics.integration import StepControl, advance
+from spacetime_en.nn.physics.leapfrog import Leapfrog
 
 SYSTEM = SYSTEMS["charged"]
 LEVELS = (100.0, 110.0, 120.0, 130.0, 140.0, 150.0)
@@ -62,7 +63,7 @@ def forecasts(force: PairForce, windows: SpacetimeGraph, control: StepControl) -
         pairs = Pairs(Neighbourhood.of(graph), graph.edge_attr, softening=1e-9)
         with torch.no_grad():
             legs = [(graph.horizon[:, 0], control)]
-            ((x, _),) = leapfrog(force, pairs, graph.x[:, 0], graph.v[:, 0], legs)
+            ((x, _),) = advance(Leapfrog(force), pairs, graph.x[:, 0], graph.v[:, 0], legs)
         batches.append(x)
     return torch.cat(batches).unsqueeze(1)
 

@@ -14,12 +14,16 @@ from .nn.models.body import Body as Body
 from .nn.models.egnn import EGNNForecaster as EGNNForecaster
 from .nn.models.estag import ESTAG as ESTAG
 from .nn.models.flow import Flow as Flow
+from .nn.models.hamiltonian import Hamiltonian as Hamiltonian
+from .nn.models.hamiltonian import PairHamiltonian as PairHamiltonian
 from .nn.models.kernel import Kernel as Kernel
+from .nn.models.lagrangian import Lagrangian as Lagrangian
 from .nn.models.linear import LinearDynamics as LinearDynamics
 from .nn.models.lstm import LSTM as LSTM
 from .nn.models.mlp import MLP as MLP
 from .nn.models.ridge import Ridge as Ridge
 from .nn.models.ridge import SharedRidge as SharedRidge
+from .nn.models.segno import SecondOrder as SecondOrder
 from .nn.models.set import SET as SET
 from .nn.models.set2 import SET2 as SET2
 from .nn.models.transformer import Transformer as Transformer

@@ -45,6 +45,8 @@ def test_a_model_with_a_law_of_its_own_has_an_energy():
     assert drift["forecast"]["learned_energy"]["median"] < 0.1
     heavy = build_model("set-flow", edge_features=0, node_features=2, hidden=8)
     assert "learned_energy" not in evaluate(heavy, simulated("gravity")).report["drift"]["truth"]
+    massive = liven(build_model("hnn-pairs", edge_features=0, node_features=2, hidden=8))
+    assert "learned_energy" in evaluate(massive, simulated("gravity")).report["drift"]["truth"]
 
 
 def test_noise_that_was_added_here_is_no_drift(cache):

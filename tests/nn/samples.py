@@ -46,3 +46,38 @@ def bodies(B=6, L=5, seed=0, up=True, dtype=torch.float64):
             bones[child, parent] = bones[parent, child] = 1
     options = {"up": UP} if up else {}
     return SpacetimeGraph.from_positions(x.to(dtype), edge_attr=bones, horizon=2.0, **options)
+
+
+def generic(model, seed=0):
+    """Give a law of motion weights of all parts, and forces that short steps can follow."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            inputs = p.shape[-1] if p.ndim > 1 else 4
+            p.copy_(1.5 * inputs**-0.5 * torch.randn(p.shape, generator=g))
+            if ".phi.4." in name:
+                p.mul_(0.3)
+    return model.double().eval()
+
+
+def plain_energy(model, graph):
+    """The energy of a Hamiltonian network of one layer, in loops over the nodes of one frame."""
+    totals = []
+    for b in range(len(graph)):
+        x, v, a = graph.x[b, 0], graph.v[b, 0], graph.edge_attr[b, 0]
+        N, network = len(x), model.scalars
+        s, h = {}, torch.zeros(N, network.hidden, dtype=x.dtype)
+        others = [(i, j) for i in range(N) for j in range(N) if i != j]
+        for i, j in others:
+            r = ((x[i] - x[j]).square().sum() + model.curriculum.softening[1] ** 2).sqrt()
+            radial = ((x[i] - x[j]) * (v[i] - v[j])).sum() / r
+            square = (v[i] - v[j]).square().sum()
+            s[i, j] = torch.cat([torch.stack([r.log(), radial.asinh(), square.log1p()]), a[i, j]])
+        (phi_e,), (phi_h,) = network.phi_e, network.phi_h
+        m = torch.zeros_like(h)
+        for i, j in others:
+            m[i] = m[i] + phi_e(torch.cat([h[i], h[j], s[i, j]]))
+        h = torch.stack([h[i] + phi_h(torch.cat([h[i], m[i]])) for i in range(N)])
+        u = sum(network.phi(torch.cat([h[i], h[j], s[i, j]])).sinh() for i, j in others)
+        totals.append(v.square().sum() / 2 + u.squeeze() / 2)
+    return torch.stack(totals)

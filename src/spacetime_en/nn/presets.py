@@ -16,11 +16,14 @@ from spacetime_en.nn.models.body import Body
 from spacetime_en.nn.models.egnn import EGNNForecaster
 from spacetime_en.nn.models.estag import ESTAG
 from spacetime_en.nn.models.flow import Flow
+from spacetime_en.nn.models.hamiltonian import Hamiltonian, PairHamiltonian
 from spacetime_en.nn.models.kernel import Kernel
+from spacetime_en.nn.models.lagrangian import Lagrangian
 from spacetime_en.nn.models.linear import LinearDynamics
 from spacetime_en.nn.models.lstm import LSTM
 from spacetime_en.nn.models.mlp import MLP
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
+from spacetime_en.nn.models.segno import SecondOrder
 from spacetime_en.nn.models.set import SET
 from spacetime_en.nn.models.set2 import SET2
 from spacetime_en.nn.models.transformer import Transformer
@@ -52,6 +55,10 @@ PRESETS = {
     "parabola": Preset(Parabola, {}),
     "least-squares-line": Preset(LeastSquaresLine, {}),
     "set-flow": Preset(Flow, {}),
+    "hnn-pairs": Preset(PairHamiltonian, {}),
+    "hnn": Preset(Hamiltonian, {}),
+    "lnn": Preset(Lagrangian, {}),
+    "segno": Preset(SecondOrder, {}),
     "estag": Preset(ESTAG, {}),
     "transformer": Preset(Transformer, {}),
     "body": Preset(Body, {}),

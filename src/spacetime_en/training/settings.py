@@ -129,6 +129,14 @@ PAPER: dict[str, dict[str, Any]] = {
 }
 
 _SHORT = {"lr": 1e-3, "batch_size": 100, "schedule": "cosine", "warmup": 0.05, "skip": 20}
+_MOTION = {
+    "lr": 1e-3,
+    "batch_size": 250,
+    "ema": 0.99,
+    "schedule": "cosine",
+    "warmup": 0.03,
+    "skip": 5,  # single batches diverge early in training
+}
 # Our settings: of the paper's models for short budgets, and of models of our own. Those of other
 # presets are the defaults.
 PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
@@ -143,14 +151,11 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
         "warmup": 0.02,
         "skip": 20,
     },
-    "set-flow": {
-        "lr": 1e-3,
-        "batch_size": 250,
-        "ema": 0.99,
-        "schedule": "cosine",
-        "warmup": 0.03,
-        "skip": 5,  # single batches diverge early in training
-    },
+    "set-flow": _MOTION,
+    "hnn-pairs": _MOTION | {"lr": 4e-3},
+    "hnn": _MOTION | {"lr": 2e-3, "batch_size": 100},
+    "lnn": _MOTION | {"lr": 2e-3, "batch_size": 100},
+    "segno": _MOTION | {"lr": 2e-3, "batch_size": 100},
     "transformer": {
         "lr": 4e-3,
         "batch_size": None,

@@ -35,3 +35,13 @@ def test_in_a_box_differences_are_minimum_images():
     graph = particles(box=torch.full((3,), 0.5))
     edges = Neighbourhood.of(graph, graph.box)
     assert edges.differences(graph.x).abs().max() <= 0.25 + 1e-12
+
+
+def test_what_leaves_a_node_is_summed_there():
+    graph = particles(N=3, L=1, neighbours=torch.tensor([[1, 2], [0, 2], [1, 1]]), edge_attr=None)
+    edges = Neighbourhood.of(graph)
+    m = torch.arange(6.0).view(1, 1, 3, 2, 1).expand(3, 1, 3, 2, 1)
+    assert edges.sum_at_senders(m)[2, 0, :, 0].tolist() == [2.0, 0 + 4 + 5, 1 + 3]
+    complete = Neighbourhood.of(particles(N=3, L=1))
+    m = torch.arange(9.0).view(1, 1, 3, 3, 1).expand(3, 1, 3, 3, 1)
+    assert complete.sum_at_senders(m)[0, 0, :, 0].tolist() == [9.0, 12.0, 15.0]

@@ -58,6 +58,14 @@ class Neighbourhood(NamedTuple):
         # index_select on flat rows: its backward is one index_add, linear in the edges.
         return h.reshape(-1, c).index_select(0, self.senders.flatten()).view(B, L, N, -1, c)
 
+    def sum_at_senders(self, m: Tensor) -> Tensor:
+        """The sum over the edges that leave each node, (B, L, N, K, c) -> (B, L, N, c)."""
+        if self.complete:
+            return m.sum(2)
+        B, L, N, _, c = m.shape
+        total = m.new_zeros(B * L * N, c).index_add(0, self.senders.flatten(), m.flatten(0, 3))
+        return total.view(B, L, N, c)
+
     def select(self, rows: Tensor) -> "Neighbourhood":
         """The edges of some graphs of a batch of single frames; a graph may be repeated."""
         mask, N = self.mask[rows], self.mask.shape[2]

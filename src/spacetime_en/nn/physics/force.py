@@ -30,20 +30,27 @@ class Pairs(NamedTuple):
         neighbourhood: the edges of B graphs of one frame.
         s: features of the pair, constant in time, (B, 1, N, K, c).
         softening: a length below which forces are smoothed.
+        mass: of the nodes, (B, N, 1); None: 1.
     """
 
     neighbourhood: Neighbourhood
     s: Tensor
     softening: float = 0.0
+    mass: Tensor | None = None
 
     def select(self, rows: Tensor) -> Pairs:
         """The pairs of some of the graphs."""
-        return Pairs(self.neighbourhood.select(rows), self.s[rows], self.softening)
+        mass = None if self.mass is None else self.mass[rows]
+        return Pairs(self.neighbourhood.select(rows), self.s[rows], self.softening, mass)
 
     def differences(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x_i - x_j and softened distances of nodes at x (B, N, n), (B, 1, N, K, n or 1)."""
         x_ij = self.neighbourhood.differences(x.unsqueeze(1))
         return x_ij, (x_ij.square().sum(-1, keepdim=True) + self.softening**2).sqrt()
+
+    def velocity_differences(self, v: Tensor) -> Tensor:
+        """v_i - v_j, which do not wrap in a box, (B, N, n) -> (B, 1, N, K, n)."""
+        return self.neighbourhood._replace(cell=None).differences(v.unsqueeze(1))
 
 
 class PairForce(nn.Module):
@@ -124,10 +131,9 @@ def shortest_time(r: Tensor, v: Tensor, a: Tensor, pairs: Pairs) -> Tensor:
     The least of r / |v_i - v_j| and sqrt(r / |a_i - a_j|) over the pairs of each graph, with
     distances r as forces see them, (B, 1, N, K, 1).
     """
-    edges = pairs.neighbourhood._replace(cell=None)  # velocities and accelerations do not wrap
-    v_ij, a_ij = (edges.differences(t.unsqueeze(1)).square().sum(-1).sqrt() for t in (v, a))
+    v_ij, a_ij = (pairs.velocity_differences(t).square().sum(-1).sqrt() for t in (v, a))
     tiny = torch.finfo(r.dtype).tiny
     r = r.squeeze(-1)  # (B, 1, N, K)
     time = torch.minimum(r / v_ij.clamp(min=tiny), (r / a_ij.clamp(min=tiny)).sqrt())
-    time = time.masked_fill(~edges.mask, torch.inf).flatten(1)
+    time = time.masked_fill(~pairs.neighbourhood.mask, torch.inf).flatten(1)
     return torch.cat([time, torch.full_like(v[:, :1, 0], torch.inf)], dim=1).amin(1)

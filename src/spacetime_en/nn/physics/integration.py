@@ -1,0 +1,186 @@
+"""Integration of the motions of a batch of systems, each with adaptive steps of its own.
+
+Close encounters need short steps; a system takes them when, and only when, two of its nodes are
+about to meet. What a step is, a scheme says: :mod:`~spacetime_en.nn.physics.leapfrog` or
+:mod:`~spacetime_en.nn.physics.runge_kutta`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from spacetime_en.nn.physics.force import Pairs, shortest_time
+
+COMPACT_ABOVE = 0.15  # fraction of finished systems above which only the others go on
+
+
+class StepControl(NamedTuple):
+    """How long the steps are.
+
+    Args:
+        min_steps, max_steps: bounds on the number of steps for the whole duration.
+        step_fraction: the step as a fraction of the shortest time in which two nodes could meet;
+            None: `min_steps` equal steps.
+    """
+
+    min_steps: int
+    max_steps: int
+    step_fraction: float | None
+
+
+class Rates(NamedTuple):
+    """How fast a state changes, and how far apart its nodes are.
+
+    Args:
+        x, v: the derivatives of positions and velocities by time, (B, N, n).
+        r: distances of all pairs, (B, 1, N, K, 1).
+    """
+
+    x: Tensor
+    v: Tensor
+    r: Tensor
+
+
+class Scheme(Protocol):
+    """A law of motion, and how a step is taken by it."""
+
+    def rates(self, pairs: Pairs, x: Tensor, v: Tensor) -> Rates:
+        """The rates of nodes at x with velocities v, (B, N, n)."""
+
+    def step(
+        self, pairs: Pairs, x: Tensor, v: Tensor, rates: Rates, h: Tensor
+    ) -> tuple[Tensor, Tensor, Rates]:
+        """One step of length h, (B, 1, 1); rates are those of the state before and after."""
+
+
+def advance(
+    scheme: Scheme,
+    pairs: Pairs,
+    x: Tensor,
+    v: Tensor,
+    legs: Sequence[tuple[Tensor, StepControl]],
+    bound: float | None = None,
+) -> list[tuple[Tensor, Tensor]]:
+    """Positions and velocities at the end of each leg of a motion.
+
+    Args:
+        x, v: initial positions and velocities, (B, N, n).
+        legs: the duration of each, (B,), and how long its steps are.
+        bound: on the norm of a system's gradient at every step, see :class:`_BoundedGradient`.
+    Returns: x, v, each (B, N, n), for every leg.
+    """
+    scheme = scheme if bound is None else _Bounded(scheme, bound)
+    state, ends = _State(x, v, scheme.rates(pairs, x, v)), []
+    for duration, control in legs:
+        state = _leg(scheme, pairs, state, duration, control)
+        ends.append((state.x, state.v))
+    return ends
+
+
+class _State(NamedTuple):
+    """Positions and velocities (B, N, n), and their rates."""
+
+    x: Tensor
+    v: Tensor
+    rates: Rates
+
+    def select(self, rows: Tensor) -> _State:
+        """The states of some systems."""
+        return _State(self.x[rows], self.v[rows], Rates(*(t[rows] for t in self.rates)))
+
+
+def _leg(
+    scheme: Scheme, pairs: Pairs, state: _State, duration: Tensor, control: StepControl
+) -> _State:
+    """The state after `duration`."""
+    if control.step_fraction is not None:
+        adaptively = _leg_adaptively
+        # Which systems go on depends on values, so this is not for the compiler. (As a decorator,
+        # `disable` would import all of torch's compiler, which takes seconds.)
+        if "torch._dynamo" in sys.modules:
+            adaptively = torch.compiler.disable(adaptively)
+        return adaptively(scheme, pairs, state, duration, control)
+    h = (duration / control.min_steps)[:, None, None]
+    for _ in range(control.min_steps):
+        state = _State(*scheme.step(pairs, *state, h))
+    return state
+
+
+def _leg_adaptively(
+    scheme: Scheme, pairs: Pairs, state: _State, duration: Tensor, control: StepControl
+) -> _State:
+    """The state after `duration`, in adaptive steps."""
+    assert control.step_fraction is not None
+    left, rows = duration, torch.arange(len(duration), device=duration.device)
+    finished: list[tuple[Tensor, _State]] = []
+    for _ in range(control.max_steps + 1):  # (one more, for rounding)
+        with torch.no_grad():
+            rates = state.rates
+            h = control.step_fraction * shortest_time(rates.r, rates.x, rates.v, pairs)
+            whole = duration[rows]
+            h = torch.minimum(h.clamp(whole / control.max_steps, whole / control.min_steps), left)
+        state = _State(*scheme.step(pairs, *state, h[:, None, None]))
+        left = left - h
+        is_done = left <= 1e-6 * whole
+        count = int(is_done.sum())
+        if count == len(rows):
+            break
+        if count > COMPACT_ABOVE * len(rows):
+            done, active = is_done.nonzero()[:, 0], (~is_done).nonzero()[:, 0]
+            finished.append((rows[done], state.select(done)))
+            rows, left, state = rows[active], left[active], state.select(active)
+            pairs = pairs.select(active)
+    if not finished:
+        return state
+    parts = [*finished, (rows, state)]
+    order = torch.cat([rows for rows, _ in parts]).argsort()
+
+    def joined(tensors: Iterable[Tensor]) -> Tensor:
+        return torch.cat(list(tensors))[order]
+
+    return _State(
+        joined(s.x for _, s in parts),
+        joined(s.v for _, s in parts),
+        Rates(*(joined(t) for t in zip(*(s.rates for _, s in parts), strict=True))),
+    )
+
+
+class _Bounded(NamedTuple):
+    """A scheme through whose steps gradients go no steeper than `bound`."""
+
+    scheme: Scheme
+    bound: float
+
+    def rates(self, pairs: Pairs, x: Tensor, v: Tensor) -> Rates:
+        return self.scheme.rates(pairs, x, v)
+
+    def step(
+        self, pairs: Pairs, x: Tensor, v: Tensor, rates: Rates, h: Tensor
+    ) -> tuple[Tensor, Tensor, Rates]:
+        x, v = _BoundedGradient.apply(x, v, self.bound)  # type: ignore[no-untyped-call]
+        return self.scheme.step(pairs, x, v, rates, h)
+
+
+class _BoundedGradient(torch.autograd.Function):
+    """The identity; its gradient is clipped, system by system, to the norm `bound`.
+
+    After a close encounter, motions are chaotic and gradients grow without limit: a handful of
+    systems would dominate every training step.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, v: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+        ctx.bound = bound
+        return x.view_as(x), v.view_as(v)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        gx, gv = (g.nan_to_num(0.0, 0.0, 0.0) for g in grads)
+        square = gx.square().sum((1, 2), keepdim=True) + gv.square().sum((1, 2), keepdim=True)
+        factor = (ctx.bound / square.sqrt().clamp(min=1e-30)).clamp(max=1.0)
+        return gx * factor, gv * factor, None
