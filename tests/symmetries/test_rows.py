@@ -12,8 +12,8 @@ from tests.helpers import masked, particles
 def test_vectors_turn_and_do_not_shift():
     graph = particles()
     q, b = random_rotation(3), torch.ones(3, dtype=torch.float64)
-    vectors, _ = describe(graph, 1.0)
-    moved, _ = describe(graph.rotate(q).translate(b), 1.0)
+    vectors, _, _ = describe(graph, 1.0)
+    moved, _, _ = describe(graph.rotate(q).translate(b), 1.0)
     torch.testing.assert_close(moved, vectors @ q.mT)
 
 
@@ -22,7 +22,7 @@ def test_boosts_change_only_the_vectors_that_are_not_relative():
     w = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
     time = -graph.since[..., None, None]
     boosted = graph.replace(x=graph.x + time * w, v=graph.v + w)
-    (before, relative), (after, _) = describe(graph, 1.0), describe(boosted, 1.0)
+    (before, relative, _), (after, _, _) = describe(graph, 1.0), describe(boosted, 1.0)
     same = torch.isclose(before, after).flatten(0, 1).all(-1).all(0).numpy()
     assert (same == relative).all()
 
@@ -46,5 +46,5 @@ def test_test_windows_are_not_read():
 
 def test_nodes_that_are_missing_change_nothing():
     graph = masked()
-    vectors, _ = describe(graph, 1.0)
+    vectors, _, _ = describe(graph, 1.0)
     assert vectors[graph.observed.all(1)].isfinite().all()

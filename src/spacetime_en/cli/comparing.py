@@ -31,6 +31,7 @@ class _Comparing:
     seed: int = 0
     workers: int | None = None
     storage: str | None = None
+    symmetries: bool = True
 
     @classmethod
     def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
@@ -52,6 +53,8 @@ class _Comparing:
             "seed": self.seed,
             "workers": self.workers,
             "storage": self.storage,
+            "symmetries": self.symmetries,
+            "notify": Terminal().say,
         }
 
 
@@ -77,6 +80,8 @@ class Compare(_Comparing):
         workers: number of processes, each with one core (or GPU); by default one for each.
         storage: Optuna storage URL, such as postgresql://host/db; the same command on several
             machines with the same storage and a shared --out divides the work.
+        symmetries: ask the data for their symmetries first (docs/symmetries.md), and give models an
+            up direction if rotations hold about one axis only.
         open: open the report in a browser.
     """
 
@@ -110,6 +115,7 @@ class Auto(_Comparing):
         seed: the first of their seeds; the others follow it.
         workers: number of processes, each with one core (or GPU); by default one for each.
         storage: Optuna storage URL, to divide the work among machines.
+        symmetries: ask the data for their symmetries first, as for `spacetime compare`.
     """
 
     def __call__(self) -> None:

@@ -116,6 +116,7 @@ class Leaderboard:
         rows: the models.
         groups: what the intervals are drawn over, in words.
         reasons: why other presets are missing.
+        symmetries: what those of the data say about options, in sentences.
     """
 
     title: str
@@ -123,6 +124,7 @@ class Leaderboard:
     rows: list[Standing]
     groups: str
     reasons: dict[str, str] = field(default_factory=dict)
+    symmetries: tuple[str, ...] = ()
 
     @property
     def best(self) -> Standing:
@@ -189,6 +191,7 @@ class Leaderboard:
             f"To the best: the difference relative to the best's error, and its {COVERAGE:.0%} "
             f"interval, a paired bootstrap over {self.groups}.",
             "Training: processor time, with the search and all seeds.",
+            *self.symmetries,
         ]
 
     def missing(self) -> list[str]:
@@ -210,6 +213,7 @@ class Leaderboard:
             "rows": [asdict(row) for row in self.rows],
             "groups": self.groups,
             "left_out": self.reasons,
+            "symmetries": list(self.symmetries),
         }
 
     def print(self, terminal: Terminal) -> None:
