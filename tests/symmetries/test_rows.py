@@ -1,9 +1,11 @@
 """The vectors of a row move as they say."""
 
 import numpy as np
+import pytest
 import torch
 
 from benchmarks.symmetry_power import world
+from spacetime_en import SpacetimeGraph
 from spacetime_en.geometry import random_rotation
 from spacetime_en.symmetries.rows import describe, rows_of_windows, sample, typical_distance
 from tests.helpers import masked, particles
@@ -15,6 +17,18 @@ def test_vectors_turn_and_do_not_shift():
     vectors, _, _ = describe(graph, 1.0)
     moved, _, _ = describe(graph.rotate(q).translate(b), 1.0)
     torch.testing.assert_close(moved, vectors @ q.mT)
+
+
+def test_sums_that_are_near_change_most_with_the_distance():
+    """Two nodes, pulled apart: 1 / r^3 times r falls, a Gaussian later, and r itself grows."""
+    x = torch.tensor([[[[0.0, 0.0], [1.0, 0.0]]]], dtype=torch.float64)
+    ratios = []
+    graph = SpacetimeGraph(x, torch.ones_like(x), horizon=torch.ones(1, 1))
+    for x_here in (x, 3 * x):
+        vectors, _, near = describe(graph.replace(x=x_here), 1.0)
+        ratios.append(vectors[0, 0].norm(dim=-1).numpy())
+    assert near.sum() == 1
+    assert ratios[1][near] == pytest.approx(ratios[0][near] / 9, rel=0.05)
 
 
 def test_boosts_change_only_the_vectors_that_are_not_relative():

@@ -191,7 +191,6 @@ class Leaderboard:
             f"To the best: the difference relative to the best's error, and its {COVERAGE:.0%} "
             f"interval, a paired bootstrap over {self.groups}.",
             "Training: processor time, with the search and all seeds.",
-            *self.symmetries,
         ]
 
     def missing(self) -> list[str]:
@@ -258,7 +257,7 @@ class Leaderboard:
         if all(row.ade is None for row in self.rows):
             del columns["ADE"], columns["FDE"]
         rows = [(row.preset, [make(row) for make in columns.values()]) for row in self.rows]
-        notes = [*self.notes(), *self.missing()]
+        notes = [*self.notes(), *self.symmetries, *self.missing()]
         return Table("leaderboard", "Leaderboard", list(columns), rows, notes)
 
 

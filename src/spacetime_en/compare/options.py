@@ -35,7 +35,6 @@ class _Study:
     """The schema of ``symmetries.json``: what a report says, as far as it is needed here."""
 
     format: int
-    data: str
     symmetries: dict[str, _Symmetry] = field(default_factory=dict)
     axis: tuple[Finite, ...] | None = None
     impossible: str | None = None
@@ -75,14 +74,15 @@ class DataOptions:
         fitted = [c for c in candidates if c.kind != "trivial"]
         readers = [c for c in fitted if "up" in arguments_of(find_preset(c.preset).model)]
         said = []
-        if up is not None:
-            said.append(f"Rotations hold about {_direction(up)} only: {_readers(readers)}.")
-        elif self.stated is not None:
+        if self.stated is not None:
             said.append(f"The data call {_direction(self.stated)} up: {_readers(readers)}.")
-        elif self.found is not None:
+        if up is not None:
             said.append(
-                f"Rotations hold about {_direction(self.found)} only, and the task has no up."
+                f"Rotations hold about {_direction(up)} only, which models get as up: "
+                f"{_readers(readers)}."
             )
+        elif self.found is not None:
+            said.append(f"Rotations hold about {_direction(self.found)} only.")
         elif self._is_broken("rotation"):
             said.append(
                 "Directions of space matter, and no axis was found: "
@@ -118,7 +118,7 @@ def options_for(folder: Path, task: Task) -> DataOptions:
     path = folder / STUDY_FILE
     check_no_link(path)
     if not path.exists():
-        entries = {"format": STUDY_FORMAT, "data": task.fingerprint, **_studied(task)}
+        entries = {"format": STUDY_FORMAT, **_studied(task)}
         try:
             with create_atomically(path) as temporary:
                 temporary.write_text(json.dumps(entries, indent=1) + "\n", "utf-8")

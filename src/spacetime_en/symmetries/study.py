@@ -258,6 +258,15 @@ def _advice(
     """What to do about what was found."""
     broken = {f.name for f in findings if f.verdict == "broken"}
     said = []
+    if any(f.name == "rotation" and f.verdict == "untested" for f in findings):
+        said.append(
+            "Whether there is an up cannot be told"
+            + (
+                " here; the data say so, and models with the option up read it."
+                if stated is not None
+                else "; if there is, set meta['up'] in Trajectories.from_arrays, or --task.up."
+            )
+        )
     if "rotation" in broken and axis is not None:
         where = ", ".join(f"{a:.3g}" for a in axis + 0.0)
         said.append(
@@ -265,8 +274,8 @@ def _advice(
             + (
                 "The data say so, and models with the option up read it."
                 if stated is not None and abs(stated @ axis) > 0.99
-                else f'Set meta={{"up": [{where}]}} in Trajectories.from_arrays; set-2, set, egnn, '
-                "body and kernel then read it (--model.up)."
+                else f'Set --task.up {where.replace(",", "")} (or meta={{"up": [{where}]}} in '
+                "Trajectories.from_arrays); set-2, set, egnn, body and kernel then read it."
             )
         )
     elif "rotation" in broken:
