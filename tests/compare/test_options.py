@@ -36,7 +36,7 @@ BROKEN = {"rotation": "broken"}
             DataOptions(BROKEN),
             (LINE, BLIND),
             None,
-            "no model compared can .* name mlp or lstm, too",
+            "no model compared can .* mlp or lstm, too",
         ),
         (DataOptions({"translation": "broken"}), (ABLE,), None, "where .* all models compared can"),
         (DataOptions({"permutation": "broken"}), ALL, None, "Nodes differ: no model compared can"),
