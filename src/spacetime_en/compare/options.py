@@ -19,7 +19,7 @@ from spacetime_en.symmetries.study import OF_SPACE, find_symmetries, stated_up
 
 STUDY_FILE = "symmetries.json"
 STUDY_FORMAT = 1
-SHOWN = 4  # names of models in a sentence
+MOST_NAMED = 4  # names of models in a sentence
 
 
 @dataclass
@@ -153,8 +153,8 @@ def _direction(up: Iterable[float]) -> str:
 
 def _named(candidates: Sequence[Candidate]) -> str:
     names = [c.preset for c in candidates]
-    more = len(names) - SHOWN
-    return ", ".join(names) if more < 2 else f"{', '.join(names[:SHOWN])} and {more} more"
+    more = len(names) - MOST_NAMED
+    return ", ".join(names) if more < 2 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
 
 
 def _readers(candidates: Sequence[Candidate]) -> str:
