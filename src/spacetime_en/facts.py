@@ -39,6 +39,7 @@ class DataFacts:
         box: whether space was periodic.
         units: of length and time, as far as the data name them.
         origin: of the coordinates that the model read, (n,).
+        up: the direction that the data called so, (n,).
     """
 
     label: str
@@ -57,6 +58,7 @@ class DataFacts:
     box: bool
     units: dict[str, str]
     origin: tuple[Finite, ...]
+    up: tuple[Finite, ...] | None = None
 
     def __post_init__(self) -> None:
         times = self.horizon_times
@@ -64,6 +66,8 @@ class DataFacts:
             raise ValueError(f"horizon_times: expected increasing numbers, found {list(times)}")
         if len(self.origin) != self.dims:
             raise ValueError(f"origin: expected {self.dims} numbers, found {len(self.origin)}")
+        if self.up is not None and len(self.up) != self.dims:
+            raise ValueError(f"up: expected {self.dims} numbers, found {len(self.up)}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as JSON gives them back."""

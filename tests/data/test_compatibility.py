@@ -109,3 +109,14 @@ def test_a_model_that_sees_places_keeps_the_origin_of_its_training(facts):
         assert np.array_equal(prepare_for(model, far)[1], far.origin)  # which nothing has seen yet
         model.trained_on = facts
         assert np.array_equal(prepare_for(model, far)[1], origin)
+
+
+def test_data_that_call_nothing_up_have_the_up_of_the_training(facts):
+    task = Task.from_trajectories(moving(), length=3, stride=1, target_steps=2, up=(0, 0, 1))
+    trained = facts_of(task)
+    assert facts.up is None
+    assert typed(trained.to_json(), DataFacts, "here") == trained
+    assert conform(trained, moving()).meta["up"] == [0, 0, 1]
+    own = moving(meta=METRES | {"up": [0, 1, 0]})
+    assert conform(trained, own).meta["up"] == [0, 1, 0]
+    assert "up" not in conform(facts, moving()).meta

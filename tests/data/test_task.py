@@ -350,3 +350,17 @@ def test_windows_of_one_recording_that_touch_leak():
     Task("apart", windows(0, 30), windows(31, 45), windows(46, 59))
     with pytest.raises(InputError, match="val and test share a trajectory"):
         Task("touching", windows(0, 30), windows(31, 46), windows(46, 59))
+
+
+def test_an_up_of_the_task_takes_the_place_of_that_of_the_data(tmp_path):
+    simulate("charged", 20, nodes=3, steps=60, save=range(0, 61, 10)).save(tmp_path / "data")
+    data = Trajectories.open(tmp_path / "data")
+    plain = Task.from_trajectories(data)
+    task = Task.from_trajectories(data, up=(0, 0, 2))
+    graph, _ = task.train[:2]
+    assert plain.train[:2][0].up is None
+    assert graph.up.tolist() == [[0, 0, 1]] * 2
+    assert task.fingerprint != plain.fingerprint
+    assert build_model("set-2", like=graph).config["up"]
+    with pytest.raises(InputError, match="up: expected a direction of 3 numbers"):
+        Task.from_trajectories(data, up=(0, 1))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spacetime_en.geometry import random_rotation
-from spacetime_en.symmetries.questions import bounded, changed_matrices
+from spacetime_en.symmetries.questions import bounded, changed_matrices, cubic_field
 
 
 @pytest.mark.parametrize(("n", "count"), [(2, 2), (3, 8)])
@@ -31,3 +31,18 @@ def test_long_residuals_are_shortened_and_keep_their_direction():
     assert np.linalg.norm(short[0]) < 5
     assert np.allclose(np.cross(short, residual), 0, atol=1e-9)
     assert (short == residual).all(1).mean() > 0.98
+
+
+@pytest.mark.parametrize("axis", [None, np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.6, 0.8])])
+def test_cubic_fields_have_no_part_that_rotations_leave(axis):
+    u = np.random.default_rng(0).standard_normal((4, 3))
+    if axis is None:
+        turns = [random_rotation(3).numpy() for _ in range(4000)]
+    else:
+        A = np.cross(np.eye(3), -axis)
+        turns = [
+            np.eye(3) + np.sin(a) * A + (1 - np.cos(a)) * A @ A for a in np.arange(0, 6.2, 0.1)
+        ]
+    mean = np.mean([cubic_field(u @ q.T, axis) @ q for q in turns], axis=0)
+    assert np.abs(mean).max() < 0.05 * np.abs(u).max()
+    assert np.abs(cubic_field(u, axis)).max() > 0.1

@@ -1,9 +1,11 @@
 """The vectors of a row move as they say."""
 
 import numpy as np
+import pytest
 import torch
 
 from benchmarks.symmetry_power import world
+from spacetime_en import SpacetimeGraph
 from spacetime_en.geometry import random_rotation
 from spacetime_en.symmetries.rows import describe, rows_of_windows, sample, typical_distance
 from tests.helpers import masked, particles
@@ -12,9 +14,21 @@ from tests.helpers import masked, particles
 def test_vectors_turn_and_do_not_shift():
     graph = particles()
     q, b = random_rotation(3), torch.ones(3, dtype=torch.float64)
-    vectors, _ = describe(graph, 1.0)
-    moved, _ = describe(graph.rotate(q).translate(b), 1.0)
+    vectors, _, _ = describe(graph, 1.0)
+    moved, _, _ = describe(graph.rotate(q).translate(b), 1.0)
     torch.testing.assert_close(moved, vectors @ q.mT)
+
+
+def test_sums_that_are_near_change_most_with_the_distance():
+    """Two nodes, pulled apart: 1 / r^3 times r falls, a Gaussian later, and r itself grows."""
+    x = torch.tensor([[[[0.0, 0.0], [1.0, 0.0]]]], dtype=torch.float64)
+    ratios = []
+    graph = SpacetimeGraph(x, torch.ones_like(x), horizon=torch.ones(1, 1))
+    for x_here in (x, 3 * x):
+        vectors, _, near = describe(graph.replace(x=x_here), 1.0)
+        ratios.append(vectors[0, 0].norm(dim=-1).numpy())
+    assert near.sum() == 1
+    assert ratios[1][near] == pytest.approx(ratios[0][near] / 9, rel=0.05)
 
 
 def test_boosts_change_only_the_vectors_that_are_not_relative():
@@ -22,7 +36,7 @@ def test_boosts_change_only_the_vectors_that_are_not_relative():
     w = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
     time = -graph.since[..., None, None]
     boosted = graph.replace(x=graph.x + time * w, v=graph.v + w)
-    (before, relative), (after, _) = describe(graph, 1.0), describe(boosted, 1.0)
+    (before, relative, _), (after, _, _) = describe(graph, 1.0), describe(boosted, 1.0)
     same = torch.isclose(before, after).flatten(0, 1).all(-1).all(0).numpy()
     assert (same == relative).all()
 
@@ -46,5 +60,5 @@ def test_test_windows_are_not_read():
 
 def test_nodes_that_are_missing_change_nothing():
     graph = masked()
-    vectors, _ = describe(graph, 1.0)
+    vectors, _, _ = describe(graph, 1.0)
     assert vectors[graph.observed.all(1)].isfinite().all()

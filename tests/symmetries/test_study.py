@@ -6,7 +6,7 @@ import pytest
 from benchmarks.symmetry_power import world
 from spacetime_en import InputError
 from spacetime_en.data import Task, Trajectories
-from spacetime_en.symmetries.study import ASKED_ABOUT, find_symmetries
+from spacetime_en.symmetries.study import ASKED_ABOUT, OF_SPACE, find_symmetries
 
 SPACE = {"translation", "rotation", "reflection", "permutation"}
 
@@ -36,8 +36,11 @@ def test_directions_that_are_not_spread_are_no_evidence():
     """All walk along x; the law is as symmetric as before."""
     report = find_symmetries(world(runs=150, seed=3, along_x=True))
     assert broken(report) == set()
-    assert report["boost"].verdict == "untested"
-    assert report["boost"].score is None
+    for name in ("boost", "rotation", "reflection"):
+        assert report[name].verdict == "untested"
+        assert report[name].score is None
+    assert report["rotation"].words == "all windows head the same way"
+    assert "an up cannot be told" in report.advice[0]
 
 
 CASES = {
@@ -47,6 +50,7 @@ CASES = {
     "left is not right": ({"swirl": 0.3}, {"reflection"}, True),
     "one node is another": ({"favourite": 0.3}, {"permutation"}, False),
     "drag": ({"drag": 0.5}, set(), True),
+    "clipped forces": ({"clip": 0.5}, {"rotation"}, False),
 }
 
 
@@ -71,7 +75,7 @@ def test_a_field_leaves_the_rotations_about_it():
     report = find_symmetries(world(runs=200, seed=5, dims=3, field=0.5))
     assert broken(report) == {"rotation"}
     assert report.axis == (0, 0, 1)  # against the field
-    assert '"up": [0, 0, 1]' in report.advice[0]
+    assert "--task.up 0 0 1" in report.advice[0]
     assert report.algebra.words.startswith("so(2) about (")
     assert report["boost"].verdict == "holds"  # what falls, falls in a train, too
 
@@ -86,6 +90,33 @@ def test_what_a_report_says_in_json(symmetric):
 @pytest.mark.slow
 def test_the_same_data_give_the_same_report(symmetric):
     assert find_symmetries(world(runs=150, seed=3)).to_json() == symmetric.to_json()
+
+
+def test_questions_about_space_only():
+    told = []
+    report = find_symmetries(world(runs=60, seed=1), told.append, only=OF_SPACE)
+    assert [f.name for f in report.findings] == list(OF_SPACE)
+    assert report.algebra is None
+    assert told == [1] * (len(OF_SPACE) + 1)
+
+
+@pytest.mark.slow
+def test_more_rows_find_weaker_effects():
+    task = world(runs=1000, seed=4, anisotropy=0.03)
+    few, many = (find_symmetries(task, only=OF_SPACE, most_rows=rows) for rows in (600, 9000))
+    assert few["rotation"].verdict == "holds"
+    assert "broken" in many["rotation"].verdict
+    assert few.windows < many.windows
+
+
+def test_windows_of_one_size_do_not_tell_about_scale():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, (200, 1, 1)) + 0.1 * np.arange(7)[:, None]
+    phase = np.array([0.0, 2.0])
+    x = np.stack([np.cos(angle + phase), np.sin(angle + phase)], axis=-1)
+    circles = Trajectories.from_arrays(x + 0.01 * rng.standard_normal(x.shape))
+    task = Task.from_trajectories(circles, length=3, stride=1, target_steps=1)
+    assert find_symmetries(task)["scale"].verdict == "untested"
 
 
 def test_too_few_windows():

@@ -32,6 +32,7 @@ class _Comparing:
     workers: int | None = None
     storage: str | None = None
     ray: bool = False
+    symmetries: bool = True
 
     @classmethod
     def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
@@ -54,6 +55,8 @@ class _Comparing:
             "workers": self.workers,
             "storage": self.storage,
             "ray": self.ray,
+            "symmetries": self.symmetries,
+            "notify": Terminal().say,
         }
 
 
@@ -80,6 +83,8 @@ class Compare(_Comparing):
         storage: Optuna storage URL, such as postgresql://host/db; the same command on several
             machines with the same storage and a shared --out divides the work.
         ray: divide the work on a Ray cluster whose machines share --out (the extra ray).
+        symmetries: ask the data for their symmetries first (docs/symmetries.md), and give models an
+            up direction if rotations hold about one axis only.
         open: open the report in a browser.
     """
 
@@ -114,6 +119,7 @@ class Auto(_Comparing):
         workers: number of processes, each with one core (or GPU); by default one for each.
         storage: Optuna storage URL, to divide the work among machines.
         ray: divide the work on a Ray cluster whose machines share --out (the extra ray).
+        symmetries: ask the data for their symmetries first, as for `spacetime compare`.
     """
 
     def __call__(self) -> None:

@@ -27,6 +27,8 @@ class FindSymmetries:
     Args:
         task: name of a task, as for `spacetime train`.
         data: folder of a data set instead (see `spacetime data import`).
+        rows: nodes in windows that are looked at, spread over all, 6,000 by default; more take
+            longer and find weaker effects.
         json: print a JSON object instead of a table.
     """
 
@@ -34,6 +36,7 @@ class FindSymmetries:
 
     task: str | None = None
     data: Path | None = None
+    rows: int | None = None
     json: bool = False
 
     @classmethod
@@ -47,11 +50,12 @@ class FindSymmetries:
             raise InputError("task: whose symmetries? Give --task NAME or --data FOLDER.")
         settings = dataclasses.asdict(getattr(self, "task_settings"))  # noqa: B009
         task = open_task({**self.source, **settings})
+        from spacetime_en.symmetries.rows import MOST_ROWS
         from spacetime_en.symmetries.study import ASKED_ABOUT, find_symmetries
         from spacetime_en.symmetries.words import print_report
 
         with progress_bar("symmetries", len(ASKED_ABOUT) + 1) as advance:
-            report = find_symmetries(task, advance)
+            report = find_symmetries(task, advance, most_rows=self.rows or MOST_ROWS)
         if self.json:
             print(json.dumps(report.to_json(), indent=2))
         else:

@@ -13,7 +13,8 @@ import torch
 from spacetime_en._util.errors import InputError, first_line
 from spacetime_en._util.threads import one_thread
 from spacetime_en.data.task import Task
-from spacetime_en.nn.forecaster import ClosedForm
+from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
+from spacetime_en.nn.forecaster import ClosedForm, Forecaster
 from spacetime_en.nn.presets import PRESETS, find_preset
 from spacetime_en.runs.config import Config
 from spacetime_en.training.fitting import mean_nodes
@@ -32,11 +33,13 @@ class Candidate:
         preset: its name, or the import path of its class.
         kind: whether it has nothing to train, is solved in closed form, or trained.
         parameters: how many numbers are trained or solved for.
+        symmetries: of the architecture.
     """
 
     preset: str
     kind: FitKind
     parameters: int
+    symmetries: Symmetries = FULL_SYMMETRY
 
     @property
     def file_name(self) -> str:
@@ -99,6 +102,13 @@ def _probed(preset: str, task: Task, source: Mapping[str, Any]) -> Candidate:
             model(graph.to(torch.device("cpu"), dtype))
     count = sum(p.numel() for p in model.parameters())
     if isinstance(model, ClosedForm):
-        return Candidate(preset, "solved", count)
+        return Candidate(preset, "solved", count, _symmetries_of(model))
     trains = any(p.requires_grad for p in model.parameters())
-    return Candidate(preset, "trained" if trains else "trivial", count)
+    return Candidate(preset, "trained" if trains else "trivial", count, _symmetries_of(model))
+
+
+def _symmetries_of(model: Forecaster) -> Symmetries:
+    try:
+        return model.symmetries
+    except NotImplementedError:  # a class of the user's that promises nothing
+        return Symmetries(translation=False, rotation=False, permutation=False)

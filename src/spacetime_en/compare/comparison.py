@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
 from spacetime_en.compare.models import RUNS, SEARCHES, Fit, Question, RateSearch, pace_name
+from spacetime_en.compare.options import options_for
 from spacetime_en.compare.report import write_comparison
 from spacetime_en.compare.results import RESULTS, read_result
 from spacetime_en.compare.workers import carry_out_all, check_workers
@@ -93,6 +94,8 @@ def compare(
     workers: int | None = None,
     storage: str | None = None,
     ray: bool = False,
+    symmetries: bool = True,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Compared:
     """Find the best model for a task: fit all that can be, choose by validation, test once.
 
@@ -114,6 +117,9 @@ def compare(
             folder divides the work among them.
         ray: make every training and test a task on a Ray cluster (the extra ``ray``), all of whose
             machines see `out` and the data.
+        symmetries: ask the training and validation windows for their symmetries first, and choose
+            options by the answer: if rotations hold about one axis only, it becomes the data's up.
+        notify: is told what they say.
     """
     folder, begin = Path(out), time.process_time()
     check_workers(workers)
@@ -130,7 +136,16 @@ def compare(
         remember(task["data"])
     candidates, reasons = find_candidates(loaded, task, presets)
     claims = open_claims(storage)  # (an address that is wrong is refused before anything is made)
-    token = _join(folder, loaded, question, presets)
+    token = _join(folder, loaded, question, presets, symmetries)
+    said: list[str] = []
+    if symmetries:
+        options = options_for(folder, loaded)
+        if (up := options.up_for(task)) is not None:
+            task = {**task, "up": up}
+            loaded = open_task(task)
+            candidates, reasons = find_candidates(loaded, task, presets)
+        said = options.said(candidates, up)
+        notify(" ".join(said))
     question = Question(dict(task), allowance, seed, storage, token)
     judgements = _judgements(question, candidates)
     jobs = _jobs(judgements)
@@ -153,6 +168,7 @@ def compare(
     best = _keep_best(folder, choice)
     _check_tested(judgements, choice, folder, failed, best)
     board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
+    board = replace(board, symmetries=tuple(said))
     total = time.process_time() - begin + outcome.seconds
     cost = _cost(folder, made, total) if anything else _known_cost(folder)
     report = write_comparison(folder, loaded, board, judgements, cost)
@@ -243,7 +259,9 @@ def _check_tested(
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) -> str:
+def _join(
+    folder: Path, task: Task, question: Question, presets: Sequence[str], symmetries: bool
+) -> str:
     """Write down the question, or check that the folder's is the same. Returns: its token."""
     plain = {
         "task": dict(question.task),
@@ -252,6 +270,7 @@ def _join(folder: Path, task: Task, question: Question, presets: Sequence[str]) 
         "budget": question.budget.text,
         "seeds": question.budget.seeds,
         "seed": question.seed,
+        "symmetries": symmetries,
     }
     ours = json.loads(json.dumps(plain, default=str))
     path = folder / QUESTION_FILE

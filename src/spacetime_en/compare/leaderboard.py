@@ -116,6 +116,7 @@ class Leaderboard:
         rows: the models.
         groups: what the intervals are drawn over, in words.
         reasons: why other presets are missing.
+        symmetries: what those of the data say about options, in sentences.
     """
 
     title: str
@@ -123,6 +124,7 @@ class Leaderboard:
     rows: list[Standing]
     groups: str
     reasons: dict[str, str] = field(default_factory=dict)
+    symmetries: tuple[str, ...] = ()
 
     @property
     def best(self) -> Standing:
@@ -210,6 +212,7 @@ class Leaderboard:
             "rows": [asdict(row) for row in self.rows],
             "groups": self.groups,
             "left_out": self.reasons,
+            "symmetries": list(self.symmetries),
         }
 
     def print(self, terminal: Terminal) -> None:
@@ -254,7 +257,7 @@ class Leaderboard:
         if all(row.ade is None for row in self.rows):
             del columns["ADE"], columns["FDE"]
         rows = [(row.preset, [make(row) for make in columns.values()]) for row in self.rows]
-        notes = [*self.notes(), *self.missing()]
+        notes = [*self.notes(), *self.symmetries, *self.missing()]
         return Table("leaderboard", "Leaderboard", list(columns), rows, notes)
 
 

@@ -42,13 +42,15 @@ def facts_of(task: Task) -> DataFacts:
         box=t.box is not None,
         units=_units(t),
         origin=tuple(task.train.origin.tolist()),
+        up=None if t.meta.get("up") is None else tuple(map(float, t.meta["up"])),
     )
 
 
 def conform(facts: DataFacts, trajectories: Trajectories) -> Trajectories:
     """Select the attributes that the model was trained with; refuse data of another kind.
 
-    Attributes are matched by name, and come in the order of the training.
+    Attributes are matched by name, and come in the order of the training. Data that call no
+    direction up have that of the training.
     """
     n = trajectories.x.shape[-1]
     if n != facts.dims:
@@ -68,6 +70,8 @@ def conform(facts: DataFacts, trajectories: Trajectories) -> Trajectories:
         if kinds_here[name] != kind:
             one, other = _EACH[kind], _EACH[kinds_here[name]]
             raise _mismatch(name, f"with one for each {one}", f"have one for each {other}")
+    if facts.up is not None and trajectories.meta.get("up") is None:
+        trajectories = trajectories.with_up(facts.up)
     if list(facts.attributes) == list(kinds_here):
         return trajectories
     constant, changing = (

@@ -91,6 +91,7 @@ class Task:
         frame_interval: PositiveInt | None = None,
         counts: tuple[int, int, int] | None = None,
         splits: tuple[Split, ...] | None = None,
+        up: tuple[float, ...] | None = None,
         name: str = "data",
         audit: bool = False,
         **options: Any,
@@ -113,9 +114,12 @@ class Task:
                 None: the commonest gap between frames.
             counts: numbers of runs in the three splits, in place of the shares.
             splits: train, val or test for each run, in place of what the data say.
+            up: the direction against gravity, such as 0 0 1, in place of what the data say; models
+                with the option up read it.
             options: further options of :class:`Windows`.
         """
-
+        if up is not None:
+            trajectories = trajectories.with_up(up)
         num = len(trajectories)
         if options.get("runs") is not None or options.get("steps") is not None:
             raise InputError("runs, steps: the splits decide them; build Windows to choose them.")

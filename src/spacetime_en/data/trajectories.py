@@ -139,6 +139,12 @@ class Trajectories:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
+    def with_up(self, up: Sequence[float]) -> Trajectories:
+        """The same data with this direction as ``meta["up"]``, and a fingerprint of their own."""
+        meta = {**self.meta, "up": [float(u) for u in up]}
+        own = (*self.checksums, f"up {meta['up']}") if self.checksums else ()
+        return replace(self, meta=meta, checksums=own)
+
     @cached_property
     def origin(self) -> NDArray[np.float64]:
         """The origin of the coordinates that models read, (n,); 0 on axes where data are near 0.

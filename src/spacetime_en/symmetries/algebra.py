@@ -135,7 +135,7 @@ def algebra_of(sampled: Sampled, unit: float) -> Algebra:
     probed = probed.replace(x=probed.x - centre)
 
     def basis(windows: SpacetimeGraph) -> Array:
-        vectors, _ = describe(windows, unit)
+        vectors, _, _ = describe(windows, unit)
         return functions(vectors[there].numpy(), windows.x[:, -1][there].numpy())
 
     length = float((rows.position - centre.numpy()).std())

@@ -24,6 +24,7 @@ WAVES = 100  # random Fourier features
 # good at the ones and bad at the others would pass for a law that knows the direction.
 LEAST_OVERLAP = 0.7
 LONGEST = 0.99  # quantile: longer residuals count as this long
+LEAST_SIZES = 0.1  # standard deviation of the logarithm of the sizes of windows
 
 
 @dataclass(frozen=True)
@@ -218,6 +219,7 @@ class Turning:
         moments: of u, the velocity and the expected residual, E[u u^T], (2, n, n).
         left: the residual that c does not explain, in the laboratory, (R, n).
         over: what c does not explain of psi: n constant fields, then M u, (R, n + 2 m, n).
+        linear: whether one of these, and no cubic field, speaks loudest: only they have an axis.
     """
 
     evidence: Evidence
@@ -225,12 +227,15 @@ class Turning:
     moments: Array
     left: Array
     over: Array
+    linear: bool
 
 
 def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning:
-    """Does it matter which way it goes? psi: a constant field, and fields M u of matrices M.
+    """Does it matter which way it goes? psi: a constant field, fields M u of matrices M, and cubes.
 
-    u is the velocity and the residual that a symmetric law would make: that is anisotropy.
+    u is the velocity and the residual that a symmetric law would make: that is anisotropy. What the
+    three axes have in common, as forces that are clipped component by component, no matrix shows;
+    for that there are cubic fields, also of the sums that weigh the nearest nodes most.
 
     Args:
         axis: ask for rotations about this direction only, (n,).
@@ -247,14 +252,32 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     if axis is not None:
         constant = constant - np.einsum("rkn,n,m->rkm", constant, axis, axis)
     fields = [np.einsum("mij,rj->rmi", matrices, u) for u in linear]
+    near = [rows.vectors[:, k] for k in np.flatnonzero(rows.near)]
+    cubes = np.stack([cubic_field(u, axis) for u in (*linear, *near)], axis=1)
     psi = turned(frames, np.concatenate([constant, *fields], axis=1))
-    evidence = answer(asked, smoother, [psi])
+    evidence = answer(asked, smoother, [psi, turned(frames, cubes)])
     flat = psi.reshape(len(rows), -1)
     over = (flat - smoother.fits(flat)).reshape(psi.shape)
     moments = np.einsum("urk,url->ukl", linear, linear) / len(rows)
-    return Turning(
-        evidence, matrices, moments, turned(back, asked.residual - fits), turned(back, over)
-    )
+    left = turned(back, asked.residual - fits)
+    loudest = evidence.strongest < psi.shape[1]
+    return Turning(evidence, matrices, moments, left, turned(back, over), loudest)
+
+
+def cubic_field(u: Array, axis: Array | None = None) -> Array:
+    """sum_k u_k^3 e_k / |u|^2, without the part that rotations leave as it is, (R, n)."""
+    n = u.shape[1]
+
+    def cubed(u: Array) -> Array:
+        return np.asarray(u**3 / np.maximum(np.square(u).sum(1, keepdims=True), 1e-300))
+
+    if axis is None:
+        return np.asarray(cubed(u) - 3 / (n + 2) * u)
+    # Of degree 4 in the angle about the axis: the mean over eight angles is exact.
+    around = np.cross(np.eye(3), -axis)
+    angles = np.arange(8)[:, None, None] * np.pi / 4
+    turns = np.eye(3) + np.sin(angles) * around + (1 - np.cos(angles)) * around @ around
+    return np.asarray(cubed(u) - np.mean([cubed(u @ q.T) @ q for q in turns], axis=0))
 
 
 def changed_matrices(n: int, axis: Array | None = None) -> Array:
@@ -309,6 +332,8 @@ def scaling(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
     square = np.square(plain.vectors[:, :LENGTHS]).sum((1, 2))
     total = np.bincount(window, square, count) / np.maximum(np.bincount(window, minlength=count), 1)
     size = np.sqrt(np.where(total > 0, total, 1.0))
+    if np.log(size).std() < LEAST_SIZES:
+        return None
     by = torch.from_numpy(size)[:, None, None, None]
     scaled = replace(
         sampled,

@@ -36,6 +36,7 @@ class Rows:
         vectors: what moves with the node and turns with the window, as lengths, (R, K, n): h v
             first, then where it was before, then its place and motion among the other nodes.
         relative: which of the vectors no boost changes, (K,).
+        near: which of them are sums over the other nodes that weigh the nearest most, (K,).
         scalars: attributes of the nodes, (R, S).
         position: in the laboratory, at the last frame, (R, n).
         time: of the last frame, counted in steps, (R,).
@@ -49,6 +50,7 @@ class Rows:
     residual: Array
     vectors: Array
     relative: NDArray[np.bool_]
+    near: NDArray[np.bool_]
     scalars: Array
     position: Array
     time: Array
@@ -69,7 +71,8 @@ class Rows:
     def with_vector(self, vector: Array) -> Rows:
         """The same rows with one more vector, (R, n), that boosts do change."""
         vectors = np.concatenate([self.vectors, vector[:, None]], axis=1)
-        return replace(self, vectors=vectors, relative=np.append(self.relative, False))
+        relative, near = (np.append(which, False) for which in (self.relative, self.near))
+        return replace(self, vectors=vectors, relative=relative, near=near)
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def rows_of_windows(sampled: Sampled, unit: float) -> Rows:
         kept = kept & target.mask[:, -1]
     if not kept.any():
         raise InputError("windows: no node is observed in all frames and at the last target.")
-    vectors, relative = describe(graph, unit)
+    vectors, relative, near = describe(graph, unit)
     scalars = _scalars(graph)
     horizon = graph.horizon[:, -1, None, None]
     residual = target.x[:, -1] - graph.x[:, -1] - horizon * graph.v[:, -1]  # (B, N, n)
@@ -142,6 +145,7 @@ def rows_of_windows(sampled: Sampled, unit: float) -> Rows:
         residual[kept].numpy(),
         vectors[kept].numpy(),
         relative,
+        near,
         scalars[kept].numpy(),
         graph.x[:, -1][kept].numpy(),
         sampled.steps[window].astype(float),
@@ -168,14 +172,16 @@ def _scalars(graph: SpacetimeGraph) -> Tensor:
     return graph.features[:, -1, :, 1:]  # (the first is the speed)
 
 
-def describe(graph: SpacetimeGraph, unit: float) -> tuple[Tensor, NDArray[np.bool_]]:
-    """The vectors of every node, (B, N, K, n), and which of them no boost changes, (K,).
+def describe(
+    graph: SpacetimeGraph, unit: float
+) -> tuple[Tensor, NDArray[np.bool_], NDArray[np.bool_]]:
+    """The vectors of every node, (B, N, K, n); no boost changes some; some are near, (K,) each.
 
     Times h, the time to the last target, so that all are lengths: its velocity; how far it was from
     its present line at the first frame and in the middle; its velocity and its place relative to
     the mean of the other nodes; and sums over the others of a_ij d_ij w(|d_ij|), d_ij = x_i - x_j,
     for a_ij = 1 and attributes of edges and nodes, and w = 1 / r^3 (softened), a Gaussian, and 1;
-    with the Gaussian, also sums of a_ij h (v_i - v_j).
+    with the Gaussian, also sums of a_ij h (v_i - v_j). Near: those with 1 / r^3.
 
     Args:
         graph: windows without jumps across the walls of a box.
@@ -184,7 +190,7 @@ def describe(graph: SpacetimeGraph, unit: float) -> tuple[Tensor, NDArray[np.boo
     x, v = graph.x, graph.v
     h = graph.horizon[:, -1, None, None]
     L, N = x.shape[1:3]
-    vectors, relative = [h * v[:, -1]], [False]
+    vectors, relative, near = [h * v[:, -1]], [False], np.zeros(0, dtype=bool)
     for frame in sorted({0, (L - 1) // 2} - {L - 1}):
         ago = graph.since[:, frame, None, None].to(x)
         vectors.append(x[:, frame] - x[:, -1] + ago * v[:, -1])
@@ -202,7 +208,11 @@ def describe(graph: SpacetimeGraph, unit: float) -> tuple[Tensor, NDArray[np.boo
         sums = _over_pairs(graph, there[..., 0] > 0, unit)  # (B, N, C, n)
         vectors += list(sums.unbind(2))
         relative += [True] * sums.shape[2]
-    return torch.stack(vectors, dim=2), np.array(relative)
+        # Of each a_ij there are three sums of places, and then one of velocities.
+        near = np.arange(sums.shape[2]) < sums.shape[2] * 3 // 4
+        near &= np.arange(sums.shape[2]) % 3 == 0
+    near = np.pad(near, (len(vectors) - len(near), 0))
+    return torch.stack(vectors, dim=2), np.array(relative), near
 
 
 def typical_distance(graph: SpacetimeGraph) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,7 +14,15 @@ from spacetime_en.symmetries import questions
 from spacetime_en.symmetries.algebra import Algebra, algebra_of
 from spacetime_en.symmetries.axis import axis_of
 from spacetime_en.symmetries.partial import Evidence
-from spacetime_en.symmetries.rows import Array, Rows, rows_of_windows, sample, typical_distance
+from spacetime_en.symmetries.poses import same_pose
+from spacetime_en.symmetries.rows import (
+    MOST_ROWS,
+    Array,
+    Rows,
+    rows_of_windows,
+    sample,
+    typical_distance,
+)
 
 LEVEL = 0.05  # of a false alarm about any symmetry of a data set (Holm 1979)
 SLIGHT = 0.02  # a change of forecasts, beside the residual, that hardly matters
@@ -23,10 +31,8 @@ SLIGHT = 0.02  # a change of forecasts, beside the residual, that hardly matters
 DRIFTING = ("time shift", "time reversal", "scale", "boost")
 FEWEST_WINDOWS, FEWEST_BLOCKS = 100, 12
 Verdict = Literal["holds", "slightly broken", "broken", "untested"]
-ASKED_ABOUT = (
-    *("translation", "rotation", "reflection", "permutation"),
-    *("time shift", "time reversal", "scale", "boost"),
-)
+OF_SPACE = ("translation", "rotation", "reflection", "permutation")
+ASKED_ABOUT = (*OF_SPACE, "time shift", "time reversal", "scale", "boost")
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class SymmetryReport:
             explains which the tests take out; where little is explained, little can be seen.
         findings: one for each symmetry.
         axis: the only direction about which rotations hold; None: all do, or none.
-        algebra: generators found without being asked for.
+        algebra: generators found without being asked for; None: not looked for.
         advice: what to do about it.
     """
 
@@ -70,7 +76,7 @@ class SymmetryReport:
     explained: float
     findings: tuple[Finding, ...]
     axis: tuple[float, ...] | None
-    algebra: Algebra
+    algebra: Algebra | None
     advice: tuple[str, ...]
 
     def __getitem__(self, name: str) -> Finding:
@@ -90,19 +96,27 @@ class SymmetryReport:
                 for f in self.findings
             },
             "axis": self.axis,
-            "algebra": self.algebra.to_json(),
+            "algebra": None if self.algebra is None else self.algebra.to_json(),
             "advice": list(self.advice),
         }
 
 
-def find_symmetries(task: Task, tell: Callable[[int], None] = lambda _: None) -> SymmetryReport:
+def find_symmetries(
+    task: Task,
+    tell: Callable[[int], None] = lambda _: None,
+    *,
+    only: Sequence[str] = (),
+    most_rows: int = MOST_ROWS,
+) -> SymmetryReport:
     """Ask all questions about the training and validation windows of a task.
 
     Args:
         task: whose windows.
         tell: is called with 1 after each of ``len(ASKED_ABOUT) + 1`` steps.
+        only: ask about these only, and do not look for an algebra; none: about all.
+        most_rows: nodes in windows that are looked at.
     """
-    sampled = sample(task)
+    sampled = sample(task, most_rows)
     if len(sampled.graph) < FEWEST_WINDOWS or sampled.groups.count < FEWEST_BLOCKS:
         raise InputError(
             f"windows: {len(sampled.graph)} windows for training and validation in "
@@ -116,38 +130,43 @@ def find_symmetries(task: Task, tell: Callable[[int], None] = lambda _: None) ->
         raise InputError("windows: everything moves on straight lines; every symmetry holds.")
     asked: dict[str, Evidence | None] = {}
 
-    def ask(name: str, evidence: Evidence | None) -> bool:
+    def ask(name: str, question: Callable[[], Evidence | None]) -> bool:
         """Keep an answer; whether it speaks against the symmetry."""
-        asked[name] = evidence
+        if only and name not in only:
+            return False
+        asked[name] = question()
         tell(1)
-        return _speaks_against(evidence)
+        return _speaks_against(asked[name])
 
-    identity = ask("permutation", questions.permutation(rows))
-    somewhere = ask("translation", questions.translation(rows, identity))
+    identity = ask("permutation", lambda: questions.permutation(rows))
+    known = questions.translation(rows, identity)  # (tells how much is explained, too)
+    somewhere = ask("translation", lambda: known)
     if somewhere:  # then the law may know the place: a circular wall still lets all turn
         rows = rows.with_vector(rows.position - rows.position.mean(0))
-    ask("boost", questions.boost(rows, identity))
-    ask("time shift", questions.time_shift(rows, identity))
-    turning = questions.turning_of(rows, identity)
-    axis = None
-    if ask("rotation", turning.evidence) and rows.dims == 3:
-        axis = _axis(task, turning, rows, identity)
-    ask("reflection", _reflection(rows, identity, asked["rotation"], axis))
-    ask("scale", questions.scaling(sampled, unit, identity))
-    ask("time reversal", questions.time_reversal(sampled, unit, identity))
-    algebra = algebra_of(sampled, unit)
+    ask("boost", lambda: questions.boost(rows, identity))
+    ask("time shift", lambda: questions.time_shift(rows, identity))
+    pose = same_pose(rows)
+    turning = None if pose is not None else questions.turning_of(rows, identity)
+    ask("rotation", lambda: None if turning is None else turning.evidence)
+    axis = None if turning is None else _axis(task, turning, rows, identity)
+    ask("reflection", lambda: _reflection(rows, identity, turning, axis))
+    ask("scale", lambda: questions.scaling(sampled, unit, identity))
+    ask("time reversal", lambda: questions.time_reversal(sampled, unit, identity))
+    algebra = None if only else algebra_of(sampled, unit)
     tell(1)
-    findings = _judged(asked)
-    known = asked["translation"]
+    untested = {} if pose is None else dict.fromkeys(("rotation", "reflection"), pose)
+    findings = _judged(asked, UNTESTED | untested)
+    if not any(f.name == "rotation" and "broken" in f.verdict for f in findings):
+        axis = None
     return SymmetryReport(
         task.label,
         rows.windows,
         rows.groups.describe(),
-        0.0 if known is None else known.explained,
+        known.explained,
         findings,
         None if axis is None else tuple(float(f"{a:.3g}") for a in axis),
         algebra,
-        _advice(findings, axis, _stated_up(task)),
+        _advice(findings, axis, stated_up(task)),
     )
 
 
@@ -156,17 +175,22 @@ def _speaks_against(evidence: Evidence | None) -> bool:
     return evidence is not None and evidence.p is not None and evidence.p < LEVEL / len(ASKED_ABOUT)
 
 
-def _stated_up(task: Task) -> Array | None:
+def stated_up(task: Task) -> Array | None:
     """The direction that the data themselves call up."""
     up = task.train.trajectories.meta.get("up")
     return None if up is None else np.asarray(up, dtype=float) / np.linalg.norm(up)
 
 
 def _axis(task: Task, turning: questions.Turning, rows: Rows, identity: bool) -> Array | None:
-    """The axis about which rotations hold: what the data call up, or what is found."""
-    stated = _stated_up(task)
+    """The axis about which rotations hold, if not all do: what data call up, or what is found."""
+    p = turning.evidence.p
+    if rows.dims != 3 or not turning.linear or p is None or p > LEVEL:
+        return None
+    stated = stated_up(task)
     for axis in [stated] * (stated is not None) + [axis_of(turning, rows)]:
         assert axis is not None
+        if same_pose(rows, axis) is not None:
+            continue
         about = questions.turning_of(rows, identity, axis).evidence
         if not _speaks_against(about) or about.size[0] < SLIGHT:
             return axis
@@ -174,10 +198,15 @@ def _axis(task: Task, turning: questions.Turning, rows: Rows, identity: bool) ->
 
 
 def _reflection(
-    rows: Rows, identity: bool, rotation: Evidence | None, axis: Array | None
-) -> Evidence:
-    """Mirrors that contain the axis; if no rotation holds, the coordinate mirror that fits best."""
-    if axis is not None or not _speaks_against(rotation):
+    rows: Rows, identity: bool, turning: questions.Turning | None, axis: Array | None
+) -> Evidence | None:
+    """Mirrors that contain the axis; if no rotation holds, the coordinate mirror that fits best.
+
+    None: rotations cannot be tested, and whether a window has another hand or was turned neither.
+    """
+    if turning is None:
+        return None
+    if axis is not None or not _speaks_against(turning.evidence):
         kept = np.zeros((0, rows.dims)) if axis is None else axis[None]
         return questions.mirrored(rows, identity, kept)
     found = [
@@ -187,7 +216,7 @@ def _reflection(
     return max(found, key=lambda evidence: -1.0 if evidence.p is None else evidence.p)
 
 
-def _judged(asked: dict[str, Evidence | None]) -> tuple[Finding, ...]:
+def _judged(asked: dict[str, Evidence | None], untested: dict[str, str]) -> tuple[Finding, ...]:
     """Verdicts at the level, corrected for their number (Holm)."""
     p = {name: e.p for name, e in asked.items() if e is not None and e.p is not None}
     rejected = set()
@@ -196,10 +225,10 @@ def _judged(asked: dict[str, Evidence | None]) -> tuple[Finding, ...]:
             break
         rejected.add(name)
     findings = []
-    for name in ASKED_ABOUT:
+    for name in filter(asked.__contains__, ASKED_ABOUT):
         evidence = asked[name]
         if evidence is None or evidence.p is None:
-            findings.append(Finding(name, "untested", None, None, UNTESTED[name]))
+            findings.append(Finding(name, "untested", None, None, untested[name]))
             continue
         score = evidence.size
         verdict: Verdict = "holds"
@@ -218,7 +247,7 @@ UNTESTED = {
     "permutation": "nodes come and go, are alone, or are named by their attributes",
     "time shift": "all windows are at the same time of their recording",
     "time reversal": "no windows to read backwards, or ends look unlike starts",
-    "scale": "all windows are of one size, or in a periodic box",
+    "scale": "windows differ in size by less than 10 %, or are in a periodic box",
     "boost": "relative motion tells all about the velocity",
 }
 
@@ -229,6 +258,15 @@ def _advice(
     """What to do about what was found."""
     broken = {f.name for f in findings if f.verdict == "broken"}
     said = []
+    if any(f.name == "rotation" and f.verdict == "untested" for f in findings):
+        said.append(
+            "Whether there is an up cannot be told"
+            + (
+                " here; the data say so, and models with the option up read it."
+                if stated is not None
+                else "; if there is, set meta['up'] in Trajectories.from_arrays, or --task.up."
+            )
+        )
     if "rotation" in broken and axis is not None:
         where = ", ".join(f"{a:.3g}" for a in axis + 0.0)
         said.append(
@@ -236,8 +274,8 @@ def _advice(
             + (
                 "The data say so, and models with the option up read it."
                 if stated is not None and abs(stated @ axis) > 0.99
-                else f'Set meta={{"up": [{where}]}} in Trajectories.from_arrays; set-2, set, egnn, '
-                "body and kernel then read it (--model.up)."
+                else f'Set --task.up {where.replace(",", "")} (or meta={{"up": [{where}]}} in '
+                "Trajectories.from_arrays); set-2, set, egnn, body and kernel then read it."
             )
         )
     elif "rotation" in broken:

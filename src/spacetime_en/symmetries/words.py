@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from spacetime_en._util.terminal import Terminal
+from spacetime_en.symmetries.algebra import Algebra
 from spacetime_en.symmetries.study import LEVEL, Finding, SymmetryReport
 
 
@@ -20,11 +21,15 @@ def print_report(report: SymmetryReport, terminal: Terminal) -> None:
         f"the straight line, of which {report.explained:.0%} of the square are explained. "
         f"False alarms: {LEVEL:.0%} of data sets (Holm).",
         *(f"{f.name}: untested, {f.words}." for f in report.findings if f.verdict == "untested"),
-        f"Generators that a fitted law commutes with: {report.algebra.words}.",
+        *([] if report.algebra is None else [_generators(report.algebra)]),
         *report.advice,
     ]
     for line in said:
         terminal.say(textwrap.fill(line, 80, subsequent_indent="  "))
+
+
+def _generators(algebra: Algebra) -> str:
+    return f"Generators that a fitted law commutes with: {algebra.words}."
 
 
 def _row(finding: Finding) -> tuple[str, ...]:
