@@ -25,7 +25,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from spacetime_en import InputError
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "docs" / "claims.toml"
+WEIGHTS = "src/spacetime_en/weights/*/README.md"
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "sd": statistics.stdev,
@@ -42,9 +43,10 @@ STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "max": max,
     **{f"#{place}": lambda values, place=place: values[place] for place in range(9)},
 }
+SPREAD = r"|any|x\d+(\.\d+)?|\d+(\.\d+)? %"
 
 
-class NotHere(Exception):
+class UncheckedError(Exception):
     """A source cannot be asked on this machine, and why."""
 
 
@@ -56,7 +58,7 @@ class Source:
         name: what claims call it.
         stored: the files, as a pattern; several are, for instance, several seeds.
         run: the commands, one after the other.
-        at: where in the JSON the numbers are that claims ask for.
+        at: where in the JSON the numbers are that claims ask for; keys are joined by points.
         needs: environment variables and packages without which the commands cannot run.
     """
 
@@ -75,7 +77,7 @@ class Source:
             return [json.loads(path.read_text()) for path in paths]
         for need in self.needs:
             if not (os.environ.get(need) if need.isupper() else find_spec(need)):
-                raise NotHere(f"{need} is not {'set' if need.isupper() else 'installed'}")
+                raise UncheckedError(f"{need} is not {'set' if need.isupper() else 'installed'}")
         printed = [workshop.run(command) for command in self.run]
         return [json.loads(printed[-1])]
 
@@ -90,7 +92,7 @@ class Workshop:
     def run(self, command: str) -> str:
         """What a command prints; its first word is ``spacetime`` or ``python``."""
         if self.folder is None:
-            raise NotHere("takes longer than a second")
+            raise UncheckedError("takes longer than a second")
         if command not in self.printed:
             print(f"$ {command}", file=sys.stderr, flush=True)
             begin = time.monotonic()
@@ -105,7 +107,7 @@ class Workshop:
                 text=True,
             )
             if done.returncode:
-                raise NotHere(f"failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+                raise UncheckedError(f"failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
             print(f"  {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
             self.printed[command] = done.stdout
         return self.printed[command]
@@ -121,7 +123,7 @@ class Claim:
         sources: for each number the name of its source; "": it was not kept, see `by`.
         find: for each number its place in the source.
         take: for each number what to take of several files (see `STATISTICS`).
-        spread: how far a found number may be from the one said: "" (rounding), "5 %", "x3" (a
+        spread: for each number how far what is found may be from it: "" (rounding), "5 %", "x3" (a
             factor) or "any" (shown, not judged).
         by: how numbers were made that are not kept: the command.
     """
@@ -131,7 +133,7 @@ class Claim:
     sources: tuple[str, ...]
     find: tuple[str, ...]
     take: tuple[str, ...]
-    spread: str
+    spread: tuple[str, ...]
     by: str
 
     @cached_property
@@ -158,8 +160,9 @@ class Verdict:
             return "NOT SAID"
         if self.outside:
             return "OUTSIDE"
-        checked = any(isinstance(one, float) for one in self.found)
-        return "ok" if checked and self.claim.spread != "any" else "not checked"
+        both = zip(self.found, self.claim.spread, strict=True)
+        checked = any(isinstance(one, float) and spread != "any" for one, spread in both)
+        return "ok" if checked else "not checked"
 
 
 def read_claims(path: Path = FILE) -> tuple[dict[str, Source], list[Claim]]:
@@ -177,7 +180,7 @@ def read_claims(path: Path = FILE) -> tuple[dict[str, Source], list[Claim]]:
         count = len(re.findall(r"\{[^{}]*\}", says))
         each = {
             key: _for_each(table.get(key, default), count, f"{path}: {key} of {says!r}")
-            for key, default in (("from", ""), ("find", ""), ("take", "mean"))
+            for key, default in (("from", ""), ("find", ""), ("take", "mean"), ("spread", ""))
         }
         unknown = {name for name in each["from"] if name} - set(sources)
         if unknown or not count or ("" in each["from"] and "by" not in table):
@@ -185,11 +188,9 @@ def read_claims(path: Path = FILE) -> tuple[dict[str, Source], list[Claim]]:
                 f"{path}: {says!r}: expected numbers in braces, and of each a source that is "
                 f"listed, or else `by`; unknown: {', '.join(unknown) or 'none'}."
             )
-        spread, by = table.get("spread", ""), table.get("by", "")
-        within(1.0, "1", spread)  # (refuses a spread that is none)
-        claims.append(
-            Claim(table["page"], says, each["from"], each["find"], each["take"], spread, by)
-        )
+        if any(not re.fullmatch(SPREAD, one) for one in each["spread"]):
+            raise InputError(f"{path}: {says!r}: spread: expected 5 %, x3, any or nothing.")
+        claims.append(Claim(table["page"], says, *each.values(), by=table.get("by", "")))
     return sources, claims
 
 
@@ -201,15 +202,16 @@ def _for_each(given: str | list[str], count: int, what: str) -> tuple[str, ...]:
     return words
 
 
+@cache
 def plain(text: str) -> str:
     """Text of a page without emphasis, and with single spaces."""
     return " ".join(text.replace("**", "").replace("*", "").split())
 
 
 def look_up(document: Any, path: str) -> float:
-    """The number at a path: keys and, in lists, places or ``key=value`` of the element, with /."""
+    """The number at a path of keys and, in lists, of places or ``key=value`` of an element."""
     found = [document]
-    for step in filter(None, path.split("/")):
+    for step in filter(None, path.split(".")):
         found = [inner for outer in found for inner in _steps(outer, step)]
     if len(found) != 1 or isinstance(found[0], (dict, list)):
         raise InputError(f"{path}: expected one number, found {len(found)}.")
@@ -241,22 +243,20 @@ def within(found: float, said: str, spread: str) -> bool:
         return True
     if spread.startswith("x"):
         return abs(math.log(found / value(said))) <= math.log(float(spread[1:])) + 1e-9
-    if spread.endswith("%"):
-        return away <= float(spread[:-1]) / 100 * abs(value(said)) + rounding
-    return away <= rounding * (1 + 1e-6) + (float(spread) if spread else 0.0)
+    share = float(spread[:-1]) / 100 if spread else 0.0
+    return away <= share * abs(value(said)) + rounding * (1 + 1e-6)
 
 
+@cache
 def pages() -> dict[str, str]:
-    """The README and the docs, with the tables that they include."""
-    found = {}
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
-        found[path.relative_to(ROOT).as_posix()] = path.read_text()
-    return found
+    """The README, the docs, and the pages of the weights, as they are."""
+    paths = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob(WEIGHTS)]
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(paths)}
 
 
 def judge(claim: Claim, sources: dict[str, Source], workshop: Workshop) -> Verdict:
     """Look for the quotation and for every number."""
-    where = [page for page, text in pages().items() if claim.quotation in plain(text)]
+    where = [page for page in pages() if claim.quotation in plain(pages()[page])]
     missing = "" if claim.page in where else f"is said by {', '.join(where) or 'no page'}"
     found: list[float | str] = []
     outside = []
@@ -264,15 +264,15 @@ def judge(claim: Claim, sources: dict[str, Source], workshop: Workshop) -> Verdi
         name = claim.sources[place]
         try:
             if not name:
-                raise NotHere("not kept")
+                raise UncheckedError("not kept")
             source = sources[name]
-            path = f"{source.at}/{claim.find[place]}"
+            path = f"{source.at}.{claim.find[place]}"
             values = [look_up(document, path) for document in source.documents(workshop)]
             found.append(STATISTICS[claim.take[place]](values))
-        except NotHere as reason:
+        except UncheckedError as reason:
             found.append(str(reason))
             continue
-        if not within(float(found[-1]), said, claim.spread):
+        if not within(float(found[-1]), said, claim.spread[place]):
             outside.append(place)
     return Verdict(claim, tuple(found), tuple(outside), missing)
 
@@ -292,18 +292,19 @@ def show(verdict: Verdict) -> str:
     for place, one in enumerate(verdict.found):
         if isinstance(one, float) and one == int(one):
             found[place] = f"{int(one):,}"
-    widths = [max(len(a), len(b)) for a, b in zip(said, found, strict=True)]
+    cells = (said, found, [spread or "=" for spread in claim.spread])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     rows = [
         "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in (said, found)
+        for row in cells
     ]
     lines = [f"{verdict.word:12}{claim.page}: {claim.quotation[:60]}"]
     if verdict.missing:
         lines.append(f"            the quotation {verdict.missing}")
     lines += [f"    said    {rows[0]}", f"    found   {rows[1]}"]
     reasons = sorted({one for one in verdict.found if isinstance(one, str)})
-    if claim.spread:
-        lines.append(f"    spread  {claim.spread}")
+    if any(claim.spread):
+        lines.append(f"    spread  {rows[2]}")
     if reasons:
         how = f": {claim.by}" if "not kept" in reasons and claim.by else ""
         lines.append(f"    -       {'; '.join(reasons)}{how}")
