@@ -8,7 +8,7 @@
 claimed number in braces, and names where each comes from: stored results, or commands that print
 JSON and are run here, in a folder of their own. A number holds if what is found is as far from it
 as rounding explains, or within the stated spread. The exit status is 1 if one does not, or if a
-page no longer says what is quoted.
+page no longer says what is quoted, or a command fails.
 """
 
 import argparse
@@ -155,9 +155,11 @@ class Verdict:
     missing: str = ""  # where else the quotation is, if not on its page
 
     @property
-    def word(self) -> Literal["ok", "OUTSIDE", "NOT SAID", "not checked"]:
+    def word(self) -> Literal["ok", "OUTSIDE", "NOT SAID", "FAILED", "not checked"]:
         if self.missing:
             return "NOT SAID"
+        if any(isinstance(one, str) and one.startswith("failed: ") for one in self.found):
+            return "FAILED"
         if self.outside:
             return "OUTSIDE"
         both = zip(self.found, self.claim.spread, strict=True)
@@ -165,8 +167,9 @@ class Verdict:
         return "ok" if checked else "not checked"
 
 
-def read_claims(path: Path = FILE) -> tuple[dict[str, Source], list[Claim]]:
-    """The sources and the claims of a file."""
+def read_claims(path: Path | None = None) -> tuple[dict[str, Source], list[Claim]]:
+    """The sources and the claims of a file; without one, of the repository's."""
+    path = path or FILE
     content = tomllib.loads(path.read_text())
     sources = {}
     for name, table in content["source"].items():
@@ -330,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = [verdict.word for verdict in verdicts]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
     print(f"\n{len(claims)} claims in {time.monotonic() - begin:.0f} s: {counts}")
-    return int(bool({"OUTSIDE", "NOT SAID"} & set(words)))
+    return int(bool({"OUTSIDE", "NOT SAID", "FAILED"} & set(words)))
 
 
 if __name__ == "__main__":
