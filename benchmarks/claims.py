@@ -233,8 +233,8 @@ def _steps(outer: Any, step: str) -> Iterator[Any]:
 
 
 def value(text: str) -> float:
-    """A number as pages write it: 796,058 or 1.8e-5."""
-    return float(text.replace(",", "").replace("−", "-"))
+    """A number as pages write it: 796,058 or 1.8e-5 or − 0.987."""
+    return float(text.replace(",", "").replace(" ", "").replace("−", "-"))
 
 
 def within(found: float, said: str, spread: str) -> bool:
