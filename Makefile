@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 ALL_INSTALLED := .venv/installed-extra
 
-.PHONY: demo test test-all bench lint docs clean
+.PHONY: demo test test-all bench claims lint docs dist clean
 
 demo: $(INSTALLED)
 	$(BIN)/spacetime demo
@@ -22,6 +22,10 @@ test-all: lint docs $(ALL_INSTALLED)
 bench: $(ALL_INSTALLED)
 	$(BIN)/spacetime bench
 
+# The numbers of the README and the docs, said against found.
+claims: $(INSTALLED)
+	$(BIN)/python -m benchmarks.claims
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,6 +35,11 @@ lint: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
 	@echo "docs/_build/index.html"
+
+dist: $(INSTALLED)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist > /dev/null
+	@ls dist/*
 
 $(INSTALLED): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'
@@ -46,4 +55,4 @@ $(ALL_INSTALLED): $(INSTALLED) requirements-extra.lock
 	touch $@
 
 clean:
-	rm -rf .venv docs/_build
+	rm -rf .venv docs/_build dist

@@ -1,13 +1,18 @@
 """What the command line imports before it has something to do."""
 
+import functools
 import inspect
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
+import numpy as np
 import pytest
+import tyro
 
-from spacetime_en.cli import COMMANDS, main
+from spacetime_en.cli import COMMANDS, GROUPS, find_command, main
+from spacetime_en.data import Trajectories
 
 SLOW = (
     *("torch", "torch._dynamo", "sympy", "lightning", "matplotlib", "numba", "optuna"),
@@ -23,7 +28,7 @@ def imported(program):
     return set(eval(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["data", "--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [[], ["data", "--help"], ["--version"]])
 def test_an_overview_imports_nothing_slow(arguments):
     program = f"import sys\nsys.argv = ['spacetime', *{arguments}]\n"
     assert imported(program + "from spacetime_en.cli import main\nmain()") == set()
@@ -94,6 +99,27 @@ def test_the_overview_says_what_the_commands_say_of_themselves(name):
     assert inspect.getdoc(command).splitlines()[0] == summary
 
 
+EXAMPLES = {name: example for group in GROUPS.values() for name, example in group.items()}
+
+
+def test_every_command_is_in_one_group():
+    assert sorted(EXAMPLES) == sorted(COMMANDS)
+    assert sum(map(len, GROUPS.values())) == len(COMMANDS)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_are_what_the_parser_takes(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Trajectories.from_arrays(np.zeros((12, 20, 3, 2))).save("data/mine")
+    words = EXAMPLES[name].partition(" >")[0].split()
+    options = words[len(name.split()) :]
+    command = find_command(name, options)
+    if inspect.isfunction(command):  # which tyro calls; a command that is a class only gets ready
+        command = functools.wraps(command)(lambda *args, **kwargs: None)
+    assert words == [*name.split(), *options]
+    tyro.cli(command, args=options)
+
+
 def test_the_overview_lists_all_commands(monkeypatch, capsys):
     for arguments in ([], ["--help"], ["-h"]):
         monkeypatch.setattr(sys, "argv", ["spacetime", *arguments])
@@ -101,6 +127,8 @@ def test_the_overview_lists_all_commands(monkeypatch, capsys):
         said = capsys.readouterr().out
         assert all(f"  {name} " in said for name in COMMANDS)
         assert max(map(len, said.splitlines())) <= 80
+    page = Path(__file__).parents[2] / "docs" / "command-line.md"
+    assert f"```text\n{said}```" in page.read_text()
     monkeypatch.setattr(sys, "argv", ["spacetime", "data"])
     main()
     said = capsys.readouterr().out

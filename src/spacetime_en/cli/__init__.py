@@ -7,8 +7,9 @@ while PyTorch is being imported.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any, cast
 
 from spacetime_en._util.errors import no_such
 from spacetime_en.cli.guard import guarded
@@ -37,6 +38,41 @@ COMMANDS = {
     "demo": ("commands.demo", "Train four small models; print a table, draw plots."),
     "reproduce": ("commands.reproduce", "Redo the paper's experiments: tables, figures, report."),
     "bench": ("commands.bench", "Benchmark the models on this machine (in a clone only)."),
+    "doctor": ("commands.doctor", "Show versions, devices, folders, and what extras would add."),
+    "completion": ("completion.completion", "Print a script that completes commands with Tab."),
+}
+# The overview: what people come for, in this order, with an example of each command.
+GROUPS = {
+    "Try it": {
+        "demo": "demo",
+        "models": "models",
+    },
+    "Your data": {
+        "data import": "data import tracks.csv --out data/mine",
+        "data info": "data info data/mine --picture mine.png",
+        "simulate": "simulate charged --num 3000 --out data/charged",
+    },
+    "Train and use": {
+        "train": "train set-2 --data data/mine --max-time 5m --out runs/mine",
+        "evaluate": "evaluate runs/mine",
+        "predict": "predict runs/mine data/mine --out forecasts.csv",
+        "animate": "animate runs/mine --out forecast.gif",
+        "export": "export runs/mine --format onnx",
+    },
+    "Compare": {
+        "compare": "compare --data data/mine --out compare/mine",
+        "search": "search egnn --data data/mine --trials 30 --out runs/search",
+        "reproduce": "reproduce baselines --scale quick",
+        "bench": "bench training",
+    },
+    "Understand": {
+        "symmetries": "symmetries --data data/mine",
+        "conservation": "conservation data/mine",
+    },
+    "Set up": {
+        "doctor": "doctor",
+        "completion": "completion zsh > ~/.zfunc/_spacetime",
+    },
 }
 HELP = ("-h", "--help")
 
@@ -59,18 +95,18 @@ def main() -> None:
 
 
 def _overview(prefix: str = "") -> str:
-    """The help of all commands, or of those whose names start with `prefix`."""
+    """All commands by group, or those whose names start with `prefix`, with an example each."""
     lines = [
-        f"  {name:13}{text}" for name, (_, text) in COMMANDS.items() if name.startswith(prefix)
+        "usage: spacetime COMMAND [options]",
+        "",
+        "Equivariant forecasting of moving point clouds.",
     ]
-    return "\n".join(
-        [
-            "usage: spacetime COMMAND [options]\n",
-            "Equivariant forecasting of moving point clouds.\n",
-            *lines,
-            "\nOptions of a command: spacetime COMMAND --help",
-        ]
-    )
+    for group, examples in GROUPS.items():
+        if names := [name for name in examples if name.startswith(prefix)]:
+            lines += ["", f"{group}:"]
+        for name in names:
+            lines += [f"  {name:13}{COMMANDS[name][1]}", f"    $ spacetime {examples[name]}"]
+    return "\n".join([*lines, "", "Options of a command: spacetime COMMAND --help"])
 
 
 def _run(arguments: Sequence[str]) -> None:
@@ -85,10 +121,15 @@ def _run(arguments: Sequence[str]) -> None:
         import torch
 
         torch.set_flush_denormal(True)  # numbers below 1e-38 make a CPU crawl, and mean nothing
-    module, _, attribute = COMMANDS[name][0].partition(".")
-    command = getattr(import_module(f"{__name__}.{module}"), attribute)
-    if hasattr(command, "with_options_for"):  # its options depend on the preset and the task
-        command = command.with_options_for(options)
-    parsed = tyro.cli(command, prog=f"spacetime {name}", args=options)
+    parsed = tyro.cli(find_command(name, options), prog=f"spacetime {name}", args=options)
     if parsed is not None:  # a command that is a class; functions have been called by tyro
         parsed()
+
+
+def find_command(name: str, options: Sequence[str] = ()) -> Callable[..., Any]:
+    """The function or class that a command calls; its options may depend on what was typed."""
+    module, _, attribute = COMMANDS[name][0].partition(".")
+    command = getattr(import_module(f"{__name__}.{module}"), attribute)
+    if hasattr(command, "with_options_for"):  # options of the preset and of the task
+        command = command.with_options_for(options)
+    return cast(Callable[..., Any], command)

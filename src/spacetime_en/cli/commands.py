@@ -33,6 +33,21 @@ def models(nodes: tuple[int, ...] = (5, 20, 30), json: bool = False) -> None:
         print_presets(rows, Terminal())
 
 
+def doctor(json: bool = False) -> None:
+    """Show versions, devices, folders, and what extras would add.
+
+    Args:
+        json: print a JSON object instead of tables.
+    """
+    from spacetime_en.report.tables.doctor import examine, print_findings
+
+    findings = examine()
+    if json:
+        print(json_module.dumps(findings, indent=2))
+    else:
+        print_findings(findings, Terminal())
+
+
 def simulate(
     system: Positional[str],
     out: Path,
