@@ -243,6 +243,8 @@ class _Search:
         W, S = (size[:, None] * t * size for t in (W, S))
         values, vectors = torch.linalg.eigh(S)
         regular = values > _SINGULAR * values[-1]
+        if not regular.any():  # nothing varies
+            return None
         white = vectors[:, regular] / values[regular].sqrt()
         lambdas, combinations = torch.linalg.eigh(white.T @ W @ white)
         c = (basis @ (size[:, None] * (white @ combinations))).T
