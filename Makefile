@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 ALL_INSTALLED := .venv/installed-extra
 
-.PHONY: demo test test-all bench lint docs clean
+.PHONY: demo test test-all bench lint docs tutorials clean
 
 demo: $(INSTALLED)
 	$(BIN)/spacetime demo
@@ -31,6 +31,10 @@ lint: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
 	@echo "docs/_build/index.html"
+
+# Runs the notebooks of the docs, and keeps what they print and draw.
+tutorials: $(ALL_INSTALLED)
+	$(BIN)/python docs/notebooks.py
 
 $(INSTALLED): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'

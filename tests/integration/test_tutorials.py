@@ -1,4 +1,4 @@
-"""Every notebook of the docs runs from the first cell to the last, and the site needs no network."""
+"""The notebooks of the docs run from the first cell to the last; the site needs no network."""
 
 import re
 import subprocess

@@ -1,6 +1,5 @@
 """Printing names literally and numbers in full, however narrow the terminal."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +18,13 @@ class Terminal(Console):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
-        # Rich takes FORCE_COLOR, which notebooks set, for a terminal, and would draw live lines.
-        self._force_terminal = (sys.stderr if stderr else sys.stdout).isatty()
         if self.width == 0:  # (COLUMNS=0 means that the width is not known)
             self.width = 80
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether lines may be drawn over; to Rich, FORCE_COLOR, which notebooks set, is enough."""
+        return super().is_terminal and self.file.isatty()
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Render as Rich does, with control characters escaped."""
