@@ -85,12 +85,13 @@ def _merged(all_outputs: list[Any]) -> list[Any]:
     """Output with consecutive pieces of printed text joined."""
     merged: list[Any] = []
     for output in all_outputs:
+        if "text" in output and merged and "text" in merged[-1]:
+            merged[-1]["text"] += output["text"]
+        else:
+            merged.append(output)
+    for output in merged:
         if "text" in output:
             output["text"] = ANSI.sub("", output["text"])
-            if merged and "text" in merged[-1]:
-                merged[-1]["text"] += output["text"]
-                continue
-        merged.append(output)
     return merged
 
 
