@@ -30,7 +30,6 @@ html_math_renderer = "mathml"
 exclude_patterns = ["_build", "**/executed"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-suppress_warnings = ["myst.xref_missing"]  # links from the pages to files of the repository
 
 
 def inline_formula(self, node):

@@ -23,7 +23,7 @@ from spacetime_en.report.scene import Positions, Scene, scenes_of
 INK, GREY = "#1c1f24", "#a3a9b3"
 OBSERVED = {"color": INK, "linewidth": 2.6}
 TRUTH = {"color": GREY, "linewidth": 3.4}
-TEXT, SMALL = 12, 10  # points
+TEXT, FINE = 12, 10  # points
 WIDEST, TALLEST, NARROWEST = 8.0, 6.5, 3.4  # inches
 FLATTEST = 0.12  # of the longest side
 ROOM = 1.2  # inches above and below the scene, for title, axis and legend
@@ -267,7 +267,7 @@ def _set_view(axes: Any, scene: Scene, step: int | None) -> None:
         axes.set_aspect("equal")
         axes.spines[["top", "right"]].set_visible(False)
         unit = f" ({escape(scene.unit)})" if scene.unit else ""
-        axes.set_xlabel(f"x{unit}", fontsize=SMALL)
-        axes.set_ylabel(f"y{unit}", fontsize=SMALL)
+        axes.set_xlabel(f"x{unit}", fontsize=FINE)
+        axes.set_ylabel(f"y{unit}", fontsize=FINE)
         axes.locator_params(axis="y", nbins=max(2, int(6 * min(1.0, sides[1] / sides[0]))))
-    axes.tick_params(labelsize=SMALL)
+    axes.tick_params(labelsize=FINE)
