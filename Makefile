@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 ALL_INSTALLED := .venv/installed-extra
 
-.PHONY: demo test test-all bench claims lint docs dist clean
+.PHONY: demo test test-all bench claims lint docs tutorials dist clean
 
 demo: $(INSTALLED)
 	$(BIN)/spacetime demo
@@ -40,6 +40,10 @@ dist: $(INSTALLED)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist > /dev/null
 	@ls dist/*
+
+# Runs the notebooks of the docs, and keeps what they print and draw.
+tutorials: $(ALL_INSTALLED)
+	$(BIN)/python docs/notebooks.py
 
 $(INSTALLED): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'

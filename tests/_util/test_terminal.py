@@ -48,7 +48,7 @@ def test_nothing_moves_the_cursor(capsys):
 
 
 def test_a_progress_bar_reads_no_markup(monkeypatch, capsys):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with progress_bar("[/x]", 3) as advance:
         advance(3)
     assert "[/x]" in capsys.readouterr().err
@@ -58,3 +58,10 @@ def test_no_width_is_an_unknown_width(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "0")
     Terminal().print("here")
     assert capsys.readouterr().out == "here\n"
+
+
+def test_colours_that_are_forced_make_no_terminal(monkeypatch):
+    """Notebooks set FORCE_COLOR: a live line would be printed again and again."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert not Terminal().is_terminal
+    assert not Terminal(stderr=True).is_terminal

@@ -74,3 +74,17 @@ def test_as_json_a_node_that_is_not_there_is_null():
 def test_a_page_holds_data_that_cannot_end_its_script():
     text = html_page("<script>/*DATA*/</script>", "", "", {"title": "</script>"})
     assert text.count("</script>") == 1
+
+
+def test_particles_in_space_are_turned_to_where_their_motion_covers_most():
+    x = np.random.default_rng(0).standard_normal((9, 4, 3)) * [1, 0.01, 5]  # thin along y
+    scene = Scene("flat", np.arange(9), x, np.array([1]), {"m": {7: x[8:] + 1}})
+    turned = scene.from_the_side()
+    assert turned.dims == 2
+    assert np.allclose(np.linalg.norm(x[:, 0] - x[:, 1], axis=-1),
+                       np.linalg.norm(turned.x[:, 0] - turned.x[:, 1], axis=-1))  # fmt: skip
+    assert turned.x.std((0, 1)).argsort().tolist() == [2, 1, 0]
+    error = turned.forecasts["m"][7] - turned.x[8:]
+    assert np.allclose(np.linalg.norm(error, axis=-1), np.sqrt(3))
+    body = Scene("body", np.arange(9), x, np.array([1]), {}, bones=[(0, 1)])
+    assert body.from_the_side() is body

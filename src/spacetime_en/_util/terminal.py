@@ -21,6 +21,11 @@ class Terminal(Console):
         if self.width == 0:  # (COLUMNS=0 means that the width is not known)
             self.width = 80
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether lines may be drawn over; to Rich, FORCE_COLOR, which notebooks set, is enough."""
+        return super().is_terminal and self.file.isatty()
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Render as Rich does, with control characters escaped."""
         return super().render_str(printable(text, keep="\n"), **options)

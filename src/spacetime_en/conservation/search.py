@@ -297,6 +297,8 @@ def _solve(terms: Tensor, sums: _Sums) -> _Solution | None:
     W, S = (size[:, None] * t * size for t in (W, S))
     values, vectors = torch.linalg.eigh(S)
     regular = values > _SINGULAR * values[-1]
+    if not regular.any():  # nothing varies
+        return None
     white = vectors[:, regular] / values[regular].sqrt()
     lambdas, combinations = torch.linalg.eigh(white.T @ W @ white)
     c = (basis @ (size[:, None] * (white @ combinations))).T

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import refuse_existing
 from spacetime_en._util.terminal import Terminal
 from spacetime_en._util.threads import one_thread
+from spacetime_en.data import Task
 from spacetime_en.evaluation import Evaluation, evaluate
-from spacetime_en.report.drawing import plot_forecasts
-from spacetime_en.report.plots import plot_equivariance
+from spacetime_en.nn.forecaster import Forecaster
+from spacetime_en.report.animation import window_scene
+from spacetime_en.report.drawing import draw_panels
+from spacetime_en.report.plots import plot_equivariance, save_figure
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import FACTS_FILE
 from spacetime_en.runs.training import train
@@ -80,11 +84,10 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     ]
     terminal.table(HEAD, table, "MSE per coordinate on 300 test windows")
 
-    graph, target = task.test[_typical(evaluations["set-2"])]
-    with torch.no_grad():
-        forecasts = {preset: model(graph) for preset, model in trained.items()}
+    windows = _typical(evaluations["set-2"])
     forecasts_path, equivariance_path = (out / name for name in PICTURES)
-    plot_forecasts(graph, target, forecasts, forecasts_path)
+    draw_forecasts(trained, task, windows, forecasts_path)
+    graph, _ = task.test[windows]
     q = geometry.random_rotation(3, torch.Generator().manual_seed(seed))
     plot_equivariance(trained["set"], graph, q, equivariance_path)
     terminal.say(f"Figures: {forecasts_path}, {equivariance_path}")
@@ -99,12 +102,26 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
     return reports
 
 
+def draw_forecasts(
+    models: Mapping[str, Forecaster], task: Task, windows: Sequence[int], path: Path
+) -> Path:
+    """Draw test windows, a row each, with the forecasts of the models, a column each."""
+    scenes = []
+    for window in windows:
+        whole = window_scene(models, task, window)
+        scenes += [
+            dataclasses.replace(whole, title=name, forecasts={"forecast": forecast})
+            for name, forecast in whole.forecasts.items()
+        ]
+    return save_figure(draw_panels(scenes, len(models), 3.2), path, dpi=110)
+
+
 def _cells(report: dict[str, Any]) -> list[str]:
     position = [report["position_mse"][key] for key in ("mean", "median", "p90")]
     return [f"{value:.3g}" for value in (*position, report["velocity_mse"]["mean"])]
 
 
-def _typical(evaluation: Evaluation, count: int = 3) -> list[int]:
+def _typical(evaluation: Evaluation, count: int = 2) -> list[int]:
     """The test windows whose errors are about the median, not the luckiest ones."""
     order = evaluation.errors["model"].position.argsort()
     middle = len(order) // 2

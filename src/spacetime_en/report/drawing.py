@@ -1,7 +1,8 @@
 """Scenes drawn with matplotlib, with one look for films, stills and panels.
 
-Nodes are dark: a dot with a tail where they were observed, a thin line where they went. Forecasts
-are dashed, in the colour of their model, and end in a ring.
+What was observed is dark, a dot with a tail; the truth is a broad grey line that ends in a dot;
+forecasts are dashed, in the colour of their model, and end in a ring. Of bodies there are bones in
+place of the lines. Pictures are mostly seen at half their size, and drawn for that.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.report.plots import escape, model_colour, new_figure, save_figure
 from spacetime_en.report.scene import Positions, Scene, scenes_of
 
-INK, GREY = "#1c1f24", "#8b919a"
+INK, GREY = "#1c1f24", "#a3a9b3"
+OBSERVED = {"color": INK, "linewidth": 2.6}
+TRUTH = {"color": GREY, "linewidth": 3.4}
+TEXT, FINE = 12, 10  # points
 WIDEST, TALLEST, NARROWEST = 8.0, 6.5, 3.4  # inches
 FLATTEST = 0.12  # of the longest side
-ROOM = 1.05  # inches above and below the scene, for title, axis and legend
+ROOM = 1.2  # inches above and below the scene, for title, axis and legend
 
 
 def plot_scene(scene: Scene, path: Path) -> Path:
@@ -35,7 +39,7 @@ def plot_scene(scene: Scene, path: Path) -> Path:
     """
     figure, axes = figure_for(scene)
     draw_still(axes, scene)
-    axes.set_title(escape(scene.title), fontsize=9, loc="left")
+    axes.set_title(escape(scene.title), fontsize=TEXT, loc="left")
     add_legend(figure, list(scene.forecasts))
     return save_figure(figure, path, dpi=200)
 
@@ -76,17 +80,24 @@ def plot_trajectories(task: Task, path: Path) -> Path:
 
 
 def draw_panels(scenes: Sequence[Scene], columns: int, width: float) -> Figure:
-    """A figure of stills, each `width` inches wide, with one legend."""
+    """A figure of stills, each `width` inches wide, with one legend.
+
+    Particles in space are seen from the side from which their motion covers most.
+    """
+    turned = [scene.from_the_side() is not scene for scene in scenes]
+    scenes = [scene.from_the_side() for scene in scenes]
     rows, height = -(-len(scenes) // columns), width
     if scenes[0].dims == 2:
         sides = [_sides(np.subtract(*scene.limits()[::-1])) for scene in scenes]
         height = min(1.2 * width, width * max(side[1] / side[0] for side in sides) + 0.6)
-    figure = new_figure(width * columns, height * rows + 0.5)
+    figure = new_figure(width * columns, height * rows + 0.6)
     for place, scene in enumerate(scenes, start=1):
         projection = "3d" if scene.dims == 3 else None
         axes: Any = figure.add_subplot(rows, columns, place, projection=projection)
         draw_still(axes, scene)
-        axes.set_title(escape(scene.title), fontsize=9)
+        axes.set_title(escape(scene.title), fontsize=TEXT)
+        if turned[place - 1]:  # these axes have no names
+            axes.set(xlabel=escape(scene.unit), ylabel="")
     add_legend(figure, list(dict.fromkeys(name for s in scenes for name in s.forecasts)))
     return figure
 
@@ -116,16 +127,16 @@ def draw_frame(axes: Any, scene: Scene, step: int) -> None:
         _draw_from(axes, scene, step)
     else:
         _draw_until(axes, scene, step)
-    axes.set_title(escape(scene.title), fontsize=9, loc="left")
-    axes.set_title(scene.when(step), fontsize=9, loc="right", color=GREY)
+    axes.set_title(escape(scene.title), fontsize=TEXT, loc="left")
+    axes.set_title(scene.when(step), fontsize=TEXT, loc="right", color=INK)
     _set_view(axes, scene, step)
 
 
 def add_legend(figure: Figure, models: Sequence[str]) -> None:
     """One legend for all axes of a figure."""
     lines = [
-        ("observed", {"color": INK, "linewidth": 2.0}),
-        ("truth", {"color": GREY, "linewidth": 1.4}),
+        ("observed", OBSERVED),
+        ("truth", TRUTH),
         *((escape(name), _forecast_style(place)) for place, name in enumerate(models)),
     ]
     axes: Any = figure.axes[0]
@@ -136,8 +147,8 @@ def add_legend(figure: Figure, models: Sequence[str]) -> None:
         handles,
         [name for name, _ in lines],
         loc="outside lower center",
-        ncols=max(1, int(figure.get_figwidth() / (0.65 + 0.066 * longest))),
-        fontsize=8,
+        ncols=max(1, int(figure.get_figwidth() / (0.8 + 0.09 * longest))),
+        fontsize=TEXT,
         frameon=False,
         handlelength=2.6,
     )
@@ -147,14 +158,14 @@ def _draw_from(axes: Any, scene: Scene, step: int) -> None:
     """The past of a step, the true future, and the paths forecast from it."""
     now, future = scene.at(step), scene.future(step)
     if scene.bones:
-        _bones(axes, now, scene, color=GREY)
-        _bones(axes, future[-1], scene, color=INK)
+        _bones(axes, now, scene, **OBSERVED)
+        _bones(axes, future[-1], scene, **TRUTH)
     else:
         future = future[:, np.isfinite(now).all(-1)]  # of those who are there now
-        _lines(axes, future, color=GREY, linewidth=1.4)
-        _dots(axes, _ends(future), color=GREY, s=10)
-        _lines(axes, scene.past(step), color=INK, linewidth=2.0)
-        _dots(axes, now, color=INK, s=22)
+        _lines(axes, future, **TRUTH)
+        _dots(axes, _ends(future), color=GREY, s=36)
+        _lines(axes, scene.past(step), **OBSERVED)
+        _dots(axes, now, color=INK, s=36)
     for place, name in enumerate(scene.forecasts):
         made = scene.forecasts[name].get(step)
         if made is not None:
@@ -165,14 +176,14 @@ def _draw_until(axes: Any, scene: Scene, step: int) -> None:
     """What was observed, what has happened since, and what was forecast for it."""
     now = scene.at(step)
     if scene.bones:
-        _bones(axes, now, scene, color=INK)
+        _bones(axes, now, scene, **(TRUTH if scene.moving or step > scene.observed else OBSERVED))
     else:
         seen = step if scene.moving else min(step, scene.observed)
-        _lines(axes, scene.past(seen), color=INK, linewidth=2.0)
+        _lines(axes, scene.past(seen), **OBSERVED)
         if step > seen:
             since = (scene.steps >= seen) & (scene.steps <= step)
-            _lines(axes, scene.x[since], color=GREY, linewidth=1.4)
-        _dots(axes, now, color=INK, s=22)
+            _lines(axes, scene.x[since], **TRUTH)
+        _dots(axes, now, color=INK, s=36)
     for place, name in enumerate(scene.forecasts):
         path = scene.forecast_at(name, step)
         if path is not None:
@@ -188,12 +199,12 @@ def _forecast(axes: Any, path: Positions, scene: Scene, place: int) -> None:
     # A node without a start had no forecast: its dashes would come from nowhere.
     path = path[:, np.isfinite(path[0]).all(-1)]
     _lines(axes, path, **style)
-    ring = {"facecolors": "none", "edgecolors": style["color"], "linewidths": 1.3}
-    _dots(axes, path[-1], s=30, zorder=4, **ring)
+    ring = {"facecolors": "none", "edgecolors": style["color"], "linewidths": 2.0}
+    _dots(axes, path[-1], s=70, zorder=4, **ring)
 
 
 def _forecast_style(place: int) -> dict[str, Any]:
-    return {"color": model_colour(place), "linewidth": 1.5, "linestyle": (0, (3.2, 1.6))}
+    return {"color": model_colour(place), "linewidth": 2.2, "linestyle": (0, (2.6, 1.3))}
 
 
 def _lines(axes: Any, paths: Positions, **style: Any) -> None:
@@ -207,7 +218,8 @@ def _lines(axes: Any, paths: Positions, **style: Any) -> None:
 def _dots(axes: Any, x: Positions, **style: Any) -> None:
     """A dot for each node of (N, 3) that is there."""
     there = x[np.isfinite(x).all(-1)]
-    axes.scatter(*there.T[: _dims(axes)], **{"zorder": 3, **style})
+    flat = {"depthshade": False} if _dims(axes) == 3 else {}  # what is far is no fainter
+    axes.scatter(*there.T[: _dims(axes)], **{"zorder": 3, **flat, **style})
 
 
 def _ends(paths: Positions) -> Positions:
@@ -220,7 +232,7 @@ def _ends(paths: Positions) -> Positions:
 
 def _bones(axes: Any, x: Positions, scene: Scene, **style: Any) -> None:
     pairs = np.array(scene.bones)
-    _lines(axes, np.stack([x[pairs[:, 0]], x[pairs[:, 1]]]), **{"linewidth": 2, **style})
+    _lines(axes, np.stack([x[pairs[:, 0]], x[pairs[:, 1]]]), **style)
 
 
 def _dims(axes: Any) -> int:
@@ -230,7 +242,7 @@ def _dims(axes: Any) -> int:
 def _sides(size: Positions) -> Positions:
     """The sides of the drawn box, (3,): with a margin, and none much shorter than the longest."""
     longest = float(size.max()) or 1.0
-    return np.asarray(np.maximum(size + 0.05 * longest, FLATTEST * longest))
+    return np.asarray(np.maximum(size + 0.1 * longest, FLATTEST * longest))
 
 
 def _set_view(axes: Any, scene: Scene, step: int | None) -> None:
@@ -248,11 +260,14 @@ def _set_view(axes: Any, scene: Scene, step: int | None) -> None:
     if len(names) == 3:
         axes.set_box_aspect(sides)
         axes.locator_params(nbins=4)
+        for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+            axis.pane.fill = False
+            axis._axinfo["grid"].update(color="#e4e6ea", linewidth=0.8)
     else:
         axes.set_aspect("equal")
         axes.spines[["top", "right"]].set_visible(False)
         unit = f" ({escape(scene.unit)})" if scene.unit else ""
-        axes.set_xlabel(f"x{unit}", fontsize=8)
-        axes.set_ylabel(f"y{unit}", fontsize=8)
+        axes.set_xlabel(f"x{unit}", fontsize=FINE)
+        axes.set_ylabel(f"y{unit}", fontsize=FINE)
         axes.locator_params(axis="y", nbins=max(2, int(6 * min(1.0, sides[1] / sides[0]))))
-    axes.tick_params(labelsize=7)
+    axes.tick_params(labelsize=FINE)

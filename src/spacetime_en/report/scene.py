@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from typing import Any
@@ -148,6 +148,24 @@ class Scene:
             np.maximum(np.nanmin(forecast, axis=0), low - room),
             np.minimum(np.nanmax(forecast, axis=0), high + room),
         )
+
+    def from_the_side(self) -> Scene:
+        """Particles in space as seen from where their true motion covers most, in the plane.
+
+        Scenes in the plane, and bodies, which stand upright, are left as they are.
+        """
+        if self.dims == 2 or self.bones:
+            return self
+        true = self.x.reshape(-1, 3)
+        true = true[np.isfinite(true).all(-1)]
+        _, _, axes = np.linalg.svd(true - true.mean(0), full_matrices=False)
+        if len(axes) < 3:
+            return self
+        turned = {
+            name: {start: path @ axes.T for start, path in paths.items()}
+            for name, paths in self.forecasts.items()
+        }
+        return replace(self, x=self.x @ axes.T, forecasts=turned, dims=2)
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, rounded to what can be seen; null where a node is not there."""
