@@ -198,7 +198,8 @@ class Transformer(PathCorrector):
         last = graph.last_observed[..., None, None].expand(-1, -1, 1, frames.shape[-1])
         unseen = _penalty(seen.mT, frames)[:, :, None, None]  # (B, N, 1, 1, L)
         # (Only a node's last token is read, and so it alone has to attend to the others.)
-        h = self.over_time(frames.gather(2, last), frames, unseen).squeeze(2)  # (B, N, hidden)
+        h: Tensor = self.over_time(frames.gather(2, last), frames, unseen)  # (B, N, 1, hidden)
+        h = h.squeeze(2)
         for layer, pairs in zip(self.over_nodes, self._pairs(latest, units), strict=True):
             h = layer(h, h, *pairs)
         return h
