@@ -51,6 +51,9 @@ def test_one_recording_is_cut_into_blocks_of_neighbours():
     in_time = groups.of_window[np.argsort(steps)]
     assert (np.diff(in_time) >= 0).all()  # neighbours stay together
     assert groups.describe() == "20 blocks of neighbouring windows"
+    assert Groups(np.zeros(3, dtype=int), 1, blocks=True).describe() == (
+        "1 block of neighbouring windows"
+    )
 
 
 def test_blocks_do_not_reach_from_one_recording_into_the_next():

@@ -72,7 +72,8 @@ class Groups:
 
     def describe(self) -> str:
         """In words, for notes below tables."""
-        what = "blocks of neighbouring windows" if self.blocks else "recordings"
+        ending = "" if self.count == 1 else "s"
+        what = f"block{ending} of neighbouring windows" if self.blocks else f"recording{ending}"
         return f"{self.count:,} {what}"
 
 

@@ -108,6 +108,13 @@ def test_one_recording_is_compared_over_blocks(cache, tmp_path):
     assert board.rows[-1].interval is not None
 
 
+def test_a_single_test_window_has_no_standard_error(cache, tmp_path):
+    task = TASK | {"counts": (40, 12, 1)}
+    made = compare_here(tmp_path / "x", cache, task, presets=["straight-line"])
+    (row,) = made.leaderboard.rows
+    assert row.standard_error is None
+
+
 def test_a_model_that_breaks_is_listed_and_the_others_go_on(cache, tmp_path, monkeypatch):
     real = comparison.Fit.carry_out
 

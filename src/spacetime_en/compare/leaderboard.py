@@ -18,7 +18,7 @@ from spacetime_en.compare.table import Cell, Table, number
 from spacetime_en.intervals import COVERAGE, Groups, mean_intervals
 
 BOARD_HEAD = ("model", "error", "median", "± seeds", "to the best [95 %]", "training")
-SUMMARY = ("mean", "median", "p90", "standard_error")
+SUMMARY = ("mean", "median", "p90")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Standing:
     error: float
     median: float
     p90: float
-    standard_error: float
+    standard_error: float | None
     deviation: float | None
     velocity: float
     ade: float | None
@@ -315,6 +315,7 @@ def _standing(
     seeds = result["seeds"]
     position = {key: _mean([seed["position_mse"][key] for seed in seeds]) for key in SUMMARY}
     means = [seed["position_mse"]["mean"] for seed in seeds]
+    certain = [e for seed in seeds if (e := seed["position_mse"].get("standard_error")) is not None]
     ade, fde = (
         _mean([seed[key] for seed in seeds]) if seeds[0].get(key) is not None else None
         for key in ("ade", "fde")
@@ -326,7 +327,7 @@ def _standing(
         error=position["mean"],
         median=position["median"],
         p90=position["p90"],
-        standard_error=position["standard_error"],
+        standard_error=_mean(certain) if certain else None,  # (of a single window there is none)
         deviation=statistics.stdev(means) if len(means) > 1 else None,
         velocity=_mean([seed["velocity_mse"]["mean"] for seed in seeds]),
         ade=ade,
