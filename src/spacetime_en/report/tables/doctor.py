@@ -22,6 +22,7 @@ PACKAGE = "spacetime-en"
 # What a user gains from each extra; the packages behind it are in the installed metadata.
 ENABLES = {
     "ase": "read and write ASE's formats (extended XYZ, .traj, ...)",
+    "e3nn": "tfn and se3-transformer, alone and in SET",
     "h5md": "read and write H5MD trajectories",
     "hub": "models from and to the Hugging Face Hub",
     "mdanalysis": "read MDAnalysis's formats (DCD, XTC, PDB, ...)",
@@ -29,7 +30,7 @@ ENABLES = {
     "parquet": "read and write Parquet tables",
     "postgres": "studies of many workers on PostgreSQL",
     "pyg": "graphs from and to PyTorch Geometric",
-    "ray": "simulation on a Ray cluster",
+    "ray": "simulations and comparisons on a Ray cluster",
     "solar": "the planets (task solar-system)",
 }
 PROGRAMS = {"ffmpeg": "films as .mp4 (spacetime animate)"}
