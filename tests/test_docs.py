@@ -84,6 +84,19 @@ def test_links_within_the_repository_lead_somewhere(page):
             assert anchor in anchors(target), link
 
 
+# --- formulas -----------------------------------------------------------------------------------
+
+
+def test_formulas_can_be_drawn():
+    """docutils turns them into MathML, and knows a part of LaTeX."""
+    draw = pytest.importorskip("docutils.utils.math.latex2mathml").tex2mathml
+    text = "\n\n".join(without_code(page) for page in PAGES)
+    formulas = re.findall(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", text, re.S)
+    assert len(formulas) > 100
+    for block, inline in formulas:
+        assert draw(block or inline)
+
+
 # --- notebooks ----------------------------------------------------------------------------------
 
 
