@@ -1,12 +1,14 @@
 """Candidates: what fits is found without the test windows, and ordered by what it costs."""
 
 import dataclasses
+import sys
 
 import pytest
 import torch
 
 from spacetime_en import Forecaster, InputError
 from spacetime_en.compare.candidates import KINDS, Candidate, config_of, find_candidates
+from spacetime_en.geometry import FULL_SYMMETRY
 from spacetime_en.nn.presets import PRESETS
 from spacetime_en.training.settings import PRESET_SETTINGS
 from tests.conftest import TINY
@@ -50,6 +52,22 @@ def test_what_does_not_fit_or_breaks_is_listed_with_the_reason(tiny_task):
     assert reasons == {own: "ZeroDivisionError: of one's own"}
     with pytest.raises(InputError, match=r"none of these models fits the data \(.*Broken: Zero"):
         find_candidates(tiny_task, SOURCE, [own])
+
+
+def test_a_package_that_is_missing_is_said_plainly(tiny_task, monkeypatch):
+    monkeypatch.setitem(sys.modules, "e3nn", None)
+    _, reasons = find_candidates(tiny_task, SOURCE, ["tfn", "linear"])
+    assert reasons == {"tfn": "this needs the package e3nn: pip install 'spacetime-en[e3nn]'"}
+
+
+def test_symmetries_are_those_of_the_architecture_and_those_that_are_taught(tiny_task, monkeypatch):
+    def of_transformer():
+        ((candidate,), _) = find_candidates(tiny_task, SOURCE, ["transformer"])
+        return candidate.symmetries
+
+    assert of_transformer() == FULL_SYMMETRY  # its windows are turned at random
+    monkeypatch.setitem(PRESET_SETTINGS, "transformer", {"augment": False})
+    assert not of_transformer().rotation
 
 
 def test_names_that_are_unknown_or_come_twice_are_refused(tiny_task):

@@ -33,7 +33,7 @@ class Candidate:
         preset: its name, or the import path of its class.
         kind: whether it has nothing to train, is solved in closed form, or trained.
         parameters: how many numbers are trained or solved for.
-        symmetries: of the architecture.
+        symmetries: of the architecture, and those that its training teaches it.
     """
 
     preset: str
@@ -74,7 +74,8 @@ def find_candidates(
         try:
             found.append(_probed(preset, task, source))
         except Exception as error:  # whatever a class of the user's raises
-            kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+            is_clear = isinstance(error, (InputError, ImportError))  # (an extra may be missing)
+            kind = "" if is_clear else f"{type(error).__name__}: "
             reasons[preset] = f"{kind}{first_line(error)}"
     if not found:
         preset, why = next(iter(reasons.items()))
@@ -94,17 +95,21 @@ def config_of(preset: str, task: Task, source: Mapping[str, Any], seed: int = 0)
 
 
 def _probed(preset: str, task: Task, source: Mapping[str, Any]) -> Candidate:
-    model = config_of(preset, task, source).build_model(task).eval()
+    config = config_of(preset, task, source)
+    model = config.build_model(task).eval()
     dtype = next((p.dtype for p in model.parameters()), torch.float32)
     with torch.no_grad():
         for windows in (task.train, task.val):
             graph, _ = windows.sample(PROBED)
             model(graph.to(torch.device("cpu"), dtype))
     count = sum(p.numel() for p in model.parameters())
+    known = _symmetries_of(model)
     if isinstance(model, ClosedForm):
-        return Candidate(preset, "solved", count, _symmetries_of(model))
+        return Candidate(preset, "solved", count, known)
+    if config.training.augment:
+        known = known._replace(rotation=True)
     trains = any(p.requires_grad for p in model.parameters())
-    return Candidate(preset, "trained" if trains else "trivial", count, _symmetries_of(model))
+    return Candidate(preset, "trained" if trains else "trivial", count, known)
 
 
 def _symmetries_of(model: Forecaster) -> Symmetries:

@@ -67,7 +67,7 @@ def _carry_out(job: Job, folder: str) -> tuple[str | None, str, float]:
     begin, error = time.process_time(), None
     try:
         word = job.summary(job.carry_out(Path(folder), lambda *at: None))
-    except (InputError, OSError) as wrong:
+    except (InputError, ImportError, OSError) as wrong:
         error = word = str(wrong)
     except Exception as bug:  # a bug in one job must not stop the others
         error = word = f"{type(bug).__name__}: {bug}"

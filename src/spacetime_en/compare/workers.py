@@ -292,7 +292,7 @@ def _work(pipe: Connection, folder: Path, number: int, environment: dict[str, st
         except Interrupted:
             pipe.send(("stopped",))
             return
-        except (InputError, OSError) as error:
+        except (InputError, ImportError, OSError) as error:
             end("failed", str(error))
         except Exception as error:  # a bug in one job must not stop the others
             end("failed", f"{type(error).__name__}: {error}")
