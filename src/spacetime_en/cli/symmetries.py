@@ -55,7 +55,8 @@ class FindSymmetries:
         from spacetime_en.symmetries.words import print_report
 
         with progress_bar("symmetries", len(ASKED_ABOUT) + 1) as advance:
-            report = find_symmetries(task, advance, most_rows=self.rows or MOST_ROWS)
+            rows = MOST_ROWS if self.rows is None else self.rows
+            report = find_symmetries(task, advance, most_rows=rows)
         if self.json:
             print(json.dumps(report.to_json(), indent=2))
         else:

@@ -116,12 +116,15 @@ def find_symmetries(
         only: ask about these only, and do not look for an algebra; none: about all.
         most_rows: nodes in windows that are looked at.
     """
+    if most_rows < 1:
+        raise InputError(f"rows: expected 1 or more, found {most_rows}.")
     sampled = sample(task, most_rows)
     if len(sampled.graph) < FEWEST_WINDOWS or sampled.groups.count < FEWEST_BLOCKS:
         raise InputError(
             f"windows: {len(sampled.graph)} windows for training and validation in "
             f"{sampled.groups.describe()} that do not overlap are too few to tell a symmetry from "
-            f"chance; give at least {FEWEST_WINDOWS} in {FEWEST_BLOCKS}."
+            f"chance; give at least {FEWEST_WINDOWS} in {FEWEST_BLOCKS}"
+            + (f", or more rows than {most_rows:,}." if most_rows < MOST_ROWS else ".")
         )
     unit = typical_distance(sampled.graph)
     plain = rows_of_windows(sampled, unit)
