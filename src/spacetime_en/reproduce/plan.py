@@ -47,6 +47,13 @@ BEYOND = {
     "set-flow": ComparedModel("SET-Flow", "set-flow"),
     "set-2": ComparedModel("SET-2", "set-2"),
     "estag": ComparedModel("ESTAG", "estag"),
+    "tfn": ComparedModel("TFN", "tfn"),
+    "se3-transformer": ComparedModel("SE(3)-Transformer", "se3-transformer"),
+    "hnn-pairs": ComparedModel("HNN of pairs", "hnn-pairs"),
+    "hnn": ComparedModel("HNN", "hnn"),
+    "lnn": ComparedModel("LNN", "lnn"),
+    "segno": ComparedModel("SEGNO", "segno"),
+    "transformer": ComparedModel("transformer, turned windows", "transformer"),
 }
 BASELINES = ("set", "lstm", "egnn", "mlp", "linear")
 NARROW = ("set-narrow", "egnn-narrow")  # the paper's architectures, of other widths
