@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 from spacetime_en import InputError
 from spacetime_en.compare import workers
@@ -41,6 +42,7 @@ class Toy(Job):
             "pid": os.getpid(),
             "importer": imported,
             "word": os.environ.get("SPACETIME_EN_WORD"),
+            "lock": type(tqdm.get_lock()).__name__,
         }
         write_result(folder, self.name, result)
         return result
@@ -82,6 +84,7 @@ def test_what_workers_import_is_imported_once_and_counted_once(tmp_path):
     made = [read_result(tmp_path, name) for name in ("a", "c")]
     assert made[0]["pid"] != made[1]["pid"]
     assert made[0]["importer"] == made[1]["importer"] not in (made[0]["pid"], os.getpid())
+    assert made[0]["lock"] == "RLock"  # no semaphore, which would outlive the worker
     assert outcome.seconds > 0
 
 
