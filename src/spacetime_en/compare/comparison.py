@@ -16,7 +16,6 @@ import numpy as np
 
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import (
-    create_atomically,
     inside,
     refuse_foreign,
     replace_folder,
@@ -25,7 +24,6 @@ from spacetime_en._util.files import (
 from spacetime_en._util.schema import (
     Count,
     PositiveInt,
-    check_format,
     check_no_link,
     checked,
     read_json,
@@ -43,7 +41,7 @@ from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_l
 from spacetime_en.compare.models import RUNS, SEARCHES, Fit, Question, RateSearch, pace_name
 from spacetime_en.compare.options import options_for
 from spacetime_en.compare.report import write_comparison
-from spacetime_en.compare.results import RESULTS, read_result
+from spacetime_en.compare.results import RESULTS, read_result, written_once
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
 from spacetime_en.intervals import Groups
@@ -277,16 +275,8 @@ def _join(
     for name in (RESULTS, RUNS, SEARCHES, BEST):  # the folder may come from anybody
         check_no_link(folder / name)
     (folder / RESULTS).mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        entries = {"format": QUESTION_FORMAT, "token": secrets.token_hex(8), "question": ours}
-        try:
-            with create_atomically(path) as temporary:
-                temporary.write_text(json.dumps(entries, indent=1) + "\n", "utf-8")
-        except InputError:  # another machine was faster
-            if not path.exists():
-                raise
-    entries = read_json(path, dict[str, Any])
-    check_format(entries.get("format", QUESTION_FORMAT), QUESTION_FORMAT, str(path))
+    asked = {"token": secrets.token_hex(8), "question": ours}
+    entries = written_once(path, QUESTION_FORMAT, lambda: asked)
     file: _File = typed(entries, _File, str(path))
     for key, value in ours.items():
         if file.question.get(key) != value:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import create_atomically
 from spacetime_en._util.progress import progress_bar
-from spacetime_en._util.schema import Finite, check_format, check_no_link, read_json, typed
+from spacetime_en._util.schema import Finite, typed
 from spacetime_en.compare.candidates import Candidate
+from spacetime_en.compare.results import written_once
 from spacetime_en.data.task import Task
 from spacetime_en.nn.presets import arguments_of, find_preset
 from spacetime_en.symmetries.study import OF_SPACE, find_symmetries, stated_up
@@ -116,17 +115,7 @@ def options_for(folder: Path, task: Task) -> DataOptions:
         task: as the user gave it.
     """
     path = folder / STUDY_FILE
-    check_no_link(path)
-    if not path.exists():
-        entries = {"format": STUDY_FORMAT, **_studied(task)}
-        try:
-            with create_atomically(path) as temporary:
-                temporary.write_text(json.dumps(entries, indent=1) + "\n", "utf-8")
-        except InputError:  # another machine was faster
-            if not path.exists():
-                raise
-    entries = read_json(path, dict[str, Any])
-    check_format(entries.get("format", STUDY_FORMAT), STUDY_FORMAT, str(path))
+    entries = written_once(path, STUDY_FORMAT, lambda: _studied(task))
     study: _Study = typed(entries, _Study, str(path))
     up = stated_up(task)
     return DataOptions(

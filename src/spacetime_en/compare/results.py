@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from spacetime_en._util.errors import InputError
-from spacetime_en._util.files import write_text_atomically
-from spacetime_en._util.schema import parse_json, read_text, typed
+from spacetime_en._util.files import create_atomically, write_text_atomically
+from spacetime_en._util.schema import (
+    check_format,
+    check_no_link,
+    parse_json,
+    read_json,
+    read_text,
+    typed,
+)
 from spacetime_en.runs.config import Config
 from spacetime_en.training.settings import TrainingSettings
 
@@ -51,6 +59,27 @@ def write_result(folder: Path, name: str, result: Result) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
     write_text_atomically(path, f"{{\n{lines}\n}}\n")
+
+
+def written_once(path: Path, newest: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The entries of a JSON file; of several machines, the first writes it for all.
+
+    Args:
+        newest: the number of the format.
+        make: what is written besides, if there is no file yet.
+    """
+    check_no_link(path)
+    if not path.exists():
+        text = json.dumps({"format": newest, **make()}, indent=1) + "\n"
+        try:
+            with create_atomically(path) as temporary:
+                temporary.write_text(text, "utf-8")
+        except InputError:  # another machine was faster
+            if not path.exists():
+                raise
+    entries: dict[str, Any] = read_json(path, dict[str, Any])
+    check_format(entries.get("format", newest), newest, str(path))
+    return entries
 
 
 def settings_of(config: Config) -> dict[str, Any]:
