@@ -439,6 +439,11 @@ def test_nothing_to_train(tiny_task):
         fit(build_model("straight-line"), tiny_task, display=False)
 
 
+def test_parameters_that_influence_nothing(tiny_task):
+    with pytest.raises(InputError, match="no parameter influences its forecast"):
+        fit(small(tiny_task, spatial=False), tiny_task, SETTINGS)
+
+
 def test_double_precision(tiny_task):
     kept = States()
     fit(small(tiny_task), tiny_task, SETTINGS, precision="64-true", save=kept, display=False)

@@ -278,7 +278,7 @@ def _advice(
                 "The data say so, and models with the option up read it."
                 if stated is not None and abs(stated @ axis) > 0.99
                 else f'Set --task.up {where.replace(",", "")} (or meta={{"up": [{where}]}} in '
-                "Trajectories.from_arrays); set-2, set, egnn, body and kernel then read it."
+                "Trajectories.from_arrays); models with the option up then read it."
             )
         )
     elif "rotation" in broken:

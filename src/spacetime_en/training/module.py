@@ -95,6 +95,8 @@ class ForecastModule(pl.LightningModule):
             graph, target = augmented(graph, target)
         graph = jittered(graph, self.jitter) if self.jitter else graph
         loss = self.model.losses(graph, target, self.settings.alpha)
+        if not loss.requires_grad:  # such as SET without its spatial part
+            raise InputError("model: no parameter influences its forecast; nothing can be trained.")
         loss = loss.sum() * batch.weight
         # Reduced over all processes, so that they stop together.
         stop = loss.new_tensor(float(self.stop_requested))
