@@ -28,7 +28,8 @@ def test_it_prints_validation_errors_and_then_the_leaderboard(compared_by_comman
     said = compared_by_command.said
     assert "egnn--seed1: validation MSE" in said
     board, _, progress = said.partition("Next: spacetime evaluate")
-    lines = board.splitlines()
+    symmetries, *lines = board.splitlines()
+    assert symmetries.startswith("Symmetries of the data are not known")  # (of 52 windows)
     assert max(map(len, lines[: 3 + len(MODELS)])) <= 80
     assert [line.split()[0] for line in lines[3 : 3 + len(MODELS)]] == [
         row["preset"]

@@ -22,7 +22,7 @@ PACKAGE = "spacetime-en"
 # What a user gains from each extra; the packages behind it are in the installed metadata.
 ENABLES = {
     "ase": "read and write ASE's formats (extended XYZ, .traj, ...)",
-    "e3nn": "tfn and se3-transformer, alone and in SET",
+    "e3nn": "steerable features (presets tfn and se3-transformer)",
     "h5md": "read and write H5MD trajectories",
     "hub": "models from and to the Hugging Face Hub",
     "mdanalysis": "read MDAnalysis's formats (DCD, XTC, PDB, ...)",
