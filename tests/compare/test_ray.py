@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.symmetry_power import world
 from spacetime_en import InputError
 from spacetime_en.compare.comparison import compare
 from spacetime_en.compare.results import read_result
@@ -79,6 +80,23 @@ def test_without_ray_the_extra_is_named_before_anything_is_made(tmp_path, monkey
     with pytest.raises(ImportError, match=r"needs the package ray: pip install 'spacetime-en\[ray"):
         compare(TASK, tmp_path / "x", ray=True)
     assert not (tmp_path / "x").exists()
+
+
+def test_data_are_found_from_wherever_tasks_run(tmp_path, monkeypatch):
+    class Elsewhere(Cluster):
+        def get(self, task):
+            monkeypatch.chdir("/")
+            try:
+                return super().get(task)
+            finally:
+                monkeypatch.chdir(tmp_path)
+
+    monkeypatch.setitem(sys.modules, "ray", Elsewhere())
+    monkeypatch.chdir(tmp_path)
+    world(runs=12).train.trajectories.save("data")
+    task = {"data": "data", "length": 4, "stride": 1, "target_steps": 1}
+    made = compare(task, "x", ["straight-line"], ray=True, symmetries=False)
+    assert made.leaderboard.chosen == "straight-line"
 
 
 @pytest.mark.parametrize("other", [{"workers": 1}, {"storage": "postgresql://host/db"}])

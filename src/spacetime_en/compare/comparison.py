@@ -126,6 +126,8 @@ def compare(
         for name, given in (("workers", workers), ("storage", storage)):
             if given is not None:
                 raise InputError(f"{name}: Ray divides the work itself; leave this out.")
+        if task.get("data") is not None:  # Ray's processes work in folders of their own
+            task = {**task, "data": str(Path(task["data"]).resolve())}
     allowance = ModelBudget(budget, seeds)
     refuse_foreign(folder, "comparison", QUESTION_FILE)
     question = Question(dict(task), allowance, seed, storage)
