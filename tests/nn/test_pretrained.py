@@ -5,7 +5,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from spacetime_en import SET, Forecaster, InputError, LastFrame, Symmetries, build_model
+from spacetime_en import (
+    SET,
+    Forecaster,
+    InputError,
+    LastFrame,
+    SpacetimeGraph,
+    Symmetries,
+    build_model,
+)
 from spacetime_en.cli import main
 from spacetime_en.data.compatibility import facts_of
 from spacetime_en.nn.pretrained import SHELF
@@ -249,13 +257,26 @@ SHIPPED = [path.name for path in SHELF.iterdir() if path.is_dir()]
 
 
 def test_there_are_shipped_models():
-    assert {"egnn-nbody", "charged"} <= set(SHIPPED)
+    assert {"egnn-nbody", "charged", "pedestrians"} <= set(SHIPPED)
+
+
+def like_the_data_of(model):
+    """A graph as the model knows them: particles with charges, or tracks of positions."""
+    facts = model.trained_on
+    if facts.measured_velocities:
+        return particles(dtype=torch.float32, horizon=0.5)
+    steps = torch.randn(2, facts.frames, 4, facts.dims, generator=torch.Generator().manual_seed(0))
+    return SpacetimeGraph.from_positions(
+        steps.cumsum(1),
+        times=torch.arange(facts.frames) * facts.frame_time,
+        horizon=torch.tensor(facts.horizon_times).expand(2, -1),
+    )
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_forecasts_with_three_lines_and_tells_what_it_is(name):
     model = Forecaster.from_pretrained(f"pretrained:{name}")
-    graph = particles(dtype=torch.float32, horizon=0.5)
+    graph = like_the_data_of(model)
     line = build_model("straight-line")(graph)
     assert (model(graph).x - line.x).abs().max() > 0.01
     card = (SHELF / name / "README.md").read_text()
