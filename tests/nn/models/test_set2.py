@@ -12,7 +12,7 @@ from spacetime_en import (
     collate,
     geometry,
 )
-from spacetime_en.metrics import energy_score, errors
+from spacetime_en.metrics import best_of, energy_score, errors
 from spacetime_en.nn.models.base import NAMES
 from spacetime_en.nn.models.path import OUTLIER
 from spacetime_en.nn.rollout import with_times
@@ -222,7 +222,7 @@ def test_samples_do_not_depend_on_what_else_is_in_the_batch():
     assert not together.samples[:3, :, :, 4:].any()
 
 
-def test_samples_are_taught_by_the_score_of_whole_paths():
+def test_samples_are_taught_by_the_score_of_whole_paths_and_the_nearest_path():
     graph, target = accelerated(B=4)
     model = calibrated((graph, target), liven=False, base="straight-line", samples=4)
     with torch.no_grad():
@@ -230,9 +230,12 @@ def test_samples_are_taught_by_the_score_of_whole_paths():
         z = (forecast.samples - target.x.unsqueeze(1)) / reach.unsqueeze(1)
         paths = z.transpose(2, 3).flatten(3) / 6**0.5  # (B, S, N, T n)
         score = energy_score(paths, torch.zeros_like(paths[:, 0])).mean(1)
+        relative = Forecast(target.x / reach, target.v, samples=forecast.samples / reach[:, None])
+        nearest, _ = best_of(relative, relative, 4)  # (B, N)
+        expected = (score + nearest.mean(1) / 3**0.5) / 2
         with_samples = model.losses(graph, target, 1.0)
         model.codes = None
-        torch.testing.assert_close(with_samples - model.losses(graph, target, 1.0), score)
+        torch.testing.assert_close(with_samples - model.losses(graph, target, 1.0), expected)
 
 
 def test_targets_that_are_missing_teach_samples_nothing():
@@ -242,7 +245,7 @@ def test_targets_that_are_missing_teach_samples_nothing():
     mask[0, 1, 2] = mask[1, :, 0] = False
     unknown = [t.masked_fill(~mask.unsqueeze(-1), torch.nan) for t in (target.x, target.v)]
     model.losses(graph, Forecast(*unknown, mask=mask), 1.0).sum().backward()
-    for weight in (model.codes, model.departure.weight):
+    for weight in (model.codes, model.branch.weight, model.departure[0].weight):
         assert weight.grad.isfinite().all()
         assert weight.grad.any()
 

@@ -72,8 +72,7 @@ class PathCorrector(Forecaster):
         """Errors relative to the base's typical one: squared if small, lengths if large, (B,).
 
         Rare events, such as close encounters, would make most of a squared error: young networks
-        learn from all others first. Samples are taught by the energy score of a node's path. All
-        nodes weigh the same, those of crowds too.
+        learn from all others first. All nodes weigh the same, those of crowds too.
         """
         forecast, reach, mask = self(graph), self._reach(graph), _counted(graph, target)
         x, v = (forecast.x - target.x) / reach[0], (forecast.v - target.v) / reach[1]
@@ -83,11 +82,8 @@ class PathCorrector(Forecaster):
         if forecast.samples is None:
             return loss
         z = (forecast.samples - target.x.unsqueeze(1)) / reach[0].unsqueeze(1)
-        z = z.masked_fill(missing.unsqueeze(1), 0.0).transpose(2, 3).flatten(3)  # (B, S, N, T n)
-        times = mask.sum(1)  # (B, N)
-        z = z / (times * x.shape[-1]).clamp(min=1).sqrt()[:, None, :, None]
-        scores = energy_score(z, torch.zeros_like(z[:, 0])) * times  # (B, N)
-        return loss + scores.sum(1) / self.counts
+        z = z.masked_fill(missing.unsqueeze(1), 0.0).transpose(2, 3)  # (B, S, N, T, n)
+        return loss + (sample_errors(z, mask.sum(1)) * mask.sum(1)).sum(1) / self.counts
 
     def _robust(self, difference: Tensor) -> Tensor:
         """The pseudo-Huber loss of vectors, (..., n) -> (...)."""
@@ -123,6 +119,23 @@ class PathCorrector(Forecaster):
         weights = hat_functions(graph.horizon, times)
         x = graph.horizon * (weights @ (self.reach[0] / times))
         return torch.stack([x, weights @ self.reach[1]])[..., None, None]
+
+
+def sample_errors(z: Tensor, times: Tensor) -> Tensor:
+    """How well samples of a node's path stand for its distribution, (B, N); less is better.
+
+    The mean of two: the energy score of whole paths, which makes samples as likely as the truth,
+    and the distance of the nearest sample, which spreads them where the truth may be.
+
+    Args:
+        z: differences of samples from the truth, 0 where it is not known, (B, S, N, T, n).
+        times: number of times at which it is known, (B, N).
+    """
+    times = times.clamp(min=1)
+    paths = z.flatten(3) / (times * z.shape[-1]).sqrt()[:, None, :, None]
+    score = energy_score(paths, torch.zeros_like(paths[:, 0]))
+    nearest = (z.square().mean(-1) + 1e-12).sqrt().sum(-1).amin(1) / times
+    return (score + nearest) / 2
 
 
 def _counted(graph: SpacetimeGraph, target: Forecast) -> Tensor:

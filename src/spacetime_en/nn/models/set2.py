@@ -125,8 +125,10 @@ class SET2(PathCorrector):
         nn.init.zeros_(self.coefficients.weight)
         nn.init.zeros_(self.coefficients.bias)
         self.codes = nn.Parameter(torch.randn(samples, hidden)) if samples else None
-        # How a sample departs from the forecast: coefficients of a straight line in time.
-        self.departure = nn.Linear(hidden, 2 * (channels + vectors)) if samples else None
+        if samples:
+            self.branch = nn.Linear(hidden, hidden)
+            # How a sample departs from the forecast: coefficients of a parabola in time.
+            self.departure = mlp(hidden, hidden, 3 * (channels + vectors))
 
     @property
     def symmetries(self) -> Symmetries:
@@ -148,12 +150,11 @@ class SET2(PathCorrector):
     def _departures(self, graph: SpacetimeGraph, h: Tensor, vectors: Tensor) -> Tensor:
         """How far samples are from the forecast, relative to the reach, (B, S, T, N, n)."""
         assert self.codes is not None
-        assert self.departure is not None
-        each = F.silu(self.leave(self.norm(h)).unsqueeze(1) + self.codes.unsqueeze(1))
-        q = self.departure(each).unflatten(-1, (2, -1))  # (B, S, N, 2, C + K)
-        start, slope = torch.einsum("bsnpc,bnkc->pbsnk", q, vectors).unsqueeze(3)
+        each = F.silu(self.branch(self.norm(h)).unsqueeze(1) + self.codes.unsqueeze(1))
+        q = self.departure(each).unflatten(-1, (3, -1))  # (B, S, N, 3, C + K)
+        start, slope, bend = torch.einsum("bsnpc,bnkc->pbsnk", q, vectors).unsqueeze(3)
         u = (graph.horizon / self.base.times[-1])[:, None, :, None, None]  # (B, 1, T, 1, 1)
-        departures: Tensor = start + u * slope
+        departures: Tensor = start + u * slope + u.square() * bend
         return departures
 
     @torch.no_grad()
