@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from spacetime_en.nn.layers import virtual_points
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.layers.virtual_points import (
     CLOSE,
@@ -54,6 +55,27 @@ def plain_loop(layer, h, vectors, x_ij, a_ij, edges):
     return new_h, new_vectors
 
 
+@pytest.fixture
+def layer():
+    torch.manual_seed(0)
+    return VirtualPointAttention(HIDDEN, CHANNELS, POINTS, edge_scalars=1).double()
+
+
+def inputs(graph):
+    """Of the layer."""
+    edges = Neighbourhood.of(graph, graph.box)
+    B, _, N, n = graph.x.shape
+    x_ij = edges.differences(graph.x.nan_to_num(0.0))[:, 0]
+    h, vectors = torch.randn(B, N, HIDDEN).double(), torch.randn(B, N, n, CHANNELS).double()
+    return h, vectors, x_ij, torch.randn(*x_ij.shape[:3], 1).double(), edges
+
+
+def in_pieces_of(edges, monkeypatch):
+    monkeypatch.setattr(virtual_points, "LARGE", 0)
+    monkeypatch.setattr(virtual_points, "PIECE", edges)
+
+
+@pytest.mark.parametrize("pieces", [False, True], ids=["at once", "in pieces"])
 @pytest.mark.parametrize(
     "graph",
     [
@@ -65,15 +87,10 @@ def plain_loop(layer, h, vectors, x_ij, a_ij, edges):
     ],
     ids=["complete", "padded", "neighbours", "box", "alone"],
 )
-def test_the_layer_is_its_equations(graph):
-    torch.manual_seed(0)
-    layer = VirtualPointAttention(HIDDEN, CHANNELS, POINTS, edge_scalars=1).double()
-    edges = Neighbourhood.of(graph, graph.box)
-    B, _, N, n = graph.x.shape
-    x = graph.x.nan_to_num(0.0)
-    x_ij = edges.differences(x)[:, 0]
-    a_ij = torch.randn(*x_ij.shape[:3], 1, dtype=torch.float64)
-    h, vectors = torch.randn(B, N, HIDDEN).double(), torch.randn(B, N, n, CHANNELS).double()
+def test_the_layer_is_its_equations(graph, pieces, layer, monkeypatch):
+    if pieces:
+        in_pieces_of(4, monkeypatch)
+    h, vectors, x_ij, a_ij, edges = inputs(graph)
     with torch.no_grad():
         found = layer(h, vectors, x_ij, a_ij, edges)
         expected = plain_loop(layer, h, vectors, x_ij, a_ij, edges)
@@ -81,10 +98,28 @@ def test_the_layer_is_its_equations(graph):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-def test_far_more_neighbours_do_not_change_the_size_of_what_a_node_hears():
+@pytest.mark.parametrize("order", [1, 2])
+def test_pieces_have_the_same_gradients(order, layer, monkeypatch):
+    """Those of forces that are gradients, too, whose training needs second derivatives."""
+    graph = particles(L=1, N=6, neighbours=random_neighbours(6, 3))
+    *tensors, edges = inputs(graph)
+    tensors = [t.requires_grad_() for t in tensors]
+
+    def gradients():
+        out = sum(t.square().sum() for t in layer(*tensors, edges))
+        grads = torch.autograd.grad(out, tensors, create_graph=order == 2, retain_graph=True)
+        if order == 2:
+            out = sum(g.square().sum() for g in grads)
+        return [*grads, *torch.autograd.grad(out, (*tensors, *layer.parameters()))]
+
+    at_once = gradients()
+    in_pieces_of(5, monkeypatch)
+    for one, other in zip(gradients(), at_once, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_far_more_neighbours_do_not_change_the_size_of_what_a_node_hears(layer):
     """Attention is a mean: a model of five nodes can be used on fifty."""
-    torch.manual_seed(0)
-    layer = VirtualPointAttention(HIDDEN, CHANNELS, POINTS, edge_scalars=1).double()
     heard = []
     for N in (5, 50):
         graph = particles(B=1, L=1, N=N)

@@ -18,6 +18,9 @@ Each of the heads has its own alpha, for its part of the channels of m and of th
 Scalars come from lengths and dot products alone, and vectors are sums of vectors weighted with
 scalars: the layer is equivariant whatever its weights. Channels are the last axis, (B, N, n, C), so
 that mixing them is one product of matrices.
+
+On a CPU, messages of large graphs are computed for a few thousand edges at a time, which stay in
+its caches, and again in the backward pass: memory grows with the nodes, and hardly with the edges.
 """
 
 from __future__ import annotations
@@ -25,13 +28,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from spacetime_en.nn.layers.egcl import mlp
+from spacetime_en.nn.layers.egcl import is_unmodified, mlp
+from spacetime_en.nn.layers.messages import runs_eagerly
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
+from spacetime_en.nn.layers.pieces import by_pieces
 
 HEADS = 4
 # Distances below which two points count as one, in the model's units of length.
 CLOSE, TOUCHING = 1e-2, 1e-1  # for their logarithm, and for the direction from one to the other
+# Edges of a graph that is large, and of a piece of it.
+LARGE, PIECE = 1 << 16, 1 << 14
+
+Received = tuple[Tensor, Tensor]
 
 
 class Invariants(nn.Module):
@@ -92,20 +102,7 @@ class VirtualPointAttention(nn.Module):
         """
         g = self.norm(h)
         points = vectors @ self.offsets  # p - x, (B, N, n, R)
-        R = points.shape[-1]
-        others = edges.senders_of(points.flatten(2).unsqueeze(1)).squeeze(1).unflatten(-1, (-1, R))
-        d_ij = x_ij.unsqueeze(-1) + (points.unsqueeze(2) - others)  # (B, N, K, n, R)
-        square = d_ij.square().sum(-2)
-        s_ij = torch.cat([(square + CLOSE**2).log() / 2, a_ij], dim=-1)
-        h_j = edges.senders_of(self.sender(g).unsqueeze(1)).squeeze(1)
-        z_ij = self.edge(s_ij).add_(self.receiver(g).unsqueeze(2)).add_(h_j)
-        m_ij = F.silu(self.message(F.silu(z_ij)))  # (B, N, K, hidden)
-
-        alpha = self.attention(m_ij, edges.mask.squeeze(1).unsqueeze(-1))  # (B, N, K, heads)
-        m_i = _by_heads(alpha, m_ij)
-        along = self.pull(m_ij).unflatten(-1, (HEADS, -1)) * alpha.unsqueeze(-1)
-        weight = along.flatten(-2) * (square + TOUCHING**2).rsqrt()  # (B, N, K, R)
-        pull = (weight.unsqueeze(-2) * d_ij).sum(2)  # (B, N, n, R)
+        m_i, pull = self._messages(points, g, x_ij, a_ij, edges)
         vectors = vectors + pull @ self.gather
 
         invariants, mixed = self.invariants(vectors)
@@ -113,19 +110,88 @@ class VirtualPointAttention(nn.Module):
         scalars, gates = update.split([h.shape[-1], vectors.shape[-1]], dim=-1)
         return h + scalars, vectors + gates.unsqueeze(-2) * mixed
 
+    def _messages(
+        self, points: Tensor, g: Tensor, x_ij: Tensor, a_ij: Tensor, edges: Neighbourhood
+    ) -> Received:
+        """What every node receives: m_i, (B, N, hidden), and pulls on its points, (B, N, n, R)."""
+        mask = edges.mask.squeeze(1).expand(x_ij.shape[:3])
+        z_i, z_j = self.receiver(g), self.sender(g)
+        if not self._in_pieces(x_ij):
+            p = points.flatten(2)
+            p_j, z_j = (edges.senders_of(t.unsqueeze(1)).squeeze(1) for t in (p, z_j))
+            return self.received(p, z_i, p_j, z_j, x_ij, a_ij, mask)
+        B, N, K, _ = x_ij.shape
+        # (Points twice: gradients of receivers and of senders are kept apart.)
+        p_i, p, z_i, z = (t.reshape(B * N, -1) for t in (points, points, z_i, z_j))
+
+        def receivers(p_i: Tensor, z_i: Tensor, senders: Tensor, *of_edges: Tensor) -> Received:
+            return self.received(p_i, z_i, p[senders], z[senders], *of_edges)
+
+        def piece(_: int, *rows: Tensor) -> Received:
+            out: Received = checkpoint(
+                receivers, *rows, use_reentrant=False, preserve_rng_state=False
+            )
+            return out
+
+        rows = (p_i, z_i, edges.senders, *(t.flatten(0, 1) for t in (x_ij, a_ij, mask)))
+        weights = [w for linear in self.of_edges for w in linear.parameters()]
+        count = -(-B * N * K // PIECE)
+        cuts = [B * N * (k + 1) // count for k in range(count)]
+        m_i, pull = by_pieces(piece, cuts, rows, (p, z, *weights))
+        return m_i.unflatten(0, (B, N)), pull.unflatten(0, (B, N))
+
+    @property
+    def of_edges(self) -> tuple[nn.Linear, ...]:
+        """The layers that see each edge."""
+        return self.edge, self.message, self.logits, self.pull
+
+    def _in_pieces(self, x_ij: Tensor) -> bool:
+        """Whether the graph is large, and nothing forbids to compute messages on other threads."""
+        return (
+            runs_eagerly()  # (the compiler traces no further)
+            and x_ij.device.type == "cpu"
+            and x_ij[..., 0].numel() > LARGE
+            and is_unmodified(*self.of_edges)
+        )
+
+    def received(
+        self, p_i: Tensor, z_i: Tensor, p_j: Tensor, z_j: Tensor, *of_edges: Tensor
+    ) -> Received:
+        """What nodes i receive from their neighbours j.
+
+        Args:
+            p_i, p_j: virtual points relative to the nodes, (..., n R) and (..., K, n R).
+            z_i, z_j: their parts of the first layer of phi_e, (..., hidden) and (..., K, hidden).
+            of_edges: x_ij and a_ij as in `forward`, and where an edge exists, (..., K).
+        Returns: m_i, (..., hidden), and pulls on the points, (..., n, R).
+        """
+        x_ij, a_ij, mask = of_edges
+        n = x_ij.shape[-1]
+        difference = (p_i.unsqueeze(-2) - p_j).unflatten(-1, (n, -1))
+        d_ij = x_ij.unsqueeze(-1) + difference  # (..., K, n, R)
+        square = d_ij.square().sum(-2)
+        s_ij = torch.cat([(square + CLOSE**2).log() / 2, a_ij], dim=-1)
+        z_ij = self.edge(s_ij).add_(z_i.unsqueeze(-2)).add_(z_j)
+        m_ij = F.silu(self.message(F.silu(z_ij)))  # (..., K, hidden)
+
+        alpha = self.attention(m_ij, mask.unsqueeze(-1))  # (..., K, heads)
+        along = self.pull(m_ij).unflatten(-1, (HEADS, -1)) * alpha.unsqueeze(-1)
+        weight = along.flatten(-2) * (square + TOUCHING**2).rsqrt()  # (..., K, R)
+        return _by_heads(alpha, m_ij), (weight.unsqueeze(-2) * d_ij).sum(-3)
+
     def attention(self, m_ij: Tensor, mask: Tensor) -> Tensor:
-        """Weights of the neighbours in each head, (B, N, K, heads); 0 where there are none."""
+        """Weights of the neighbours in each head, (..., K, heads); 0 where there are none."""
         logits = self.logits(m_ij).masked_fill(~mask, torch.finfo(m_ij.dtype).min)
-        weights: Tensor = logits.softmax(2) * mask
+        weights: Tensor = logits.softmax(-2) * mask
         return weights
 
 
 def _by_heads(alpha: Tensor, m_ij: Tensor) -> Tensor:
-    """sum_j alpha_ij m_ij, each head for its part of the channels, -> (B, N, hidden).
+    """sum_j alpha_ij m_ij, each head for its part of the channels, -> (..., hidden).
 
     (A product of matrices, of which only the diagonal blocks are needed, takes less time than the
     products of numbers, because nothing of the size of m is written.)
     """
-    every: Tensor = alpha.mT @ m_ij  # (B, N, heads, hidden)
-    blocks: Tensor = every.unflatten(-1, (HEADS, -1)).diagonal(dim1=2, dim2=3)
-    return blocks.mT.flatten(2)
+    every: Tensor = alpha.mT @ m_ij  # (..., heads, hidden)
+    blocks: Tensor = every.unflatten(-1, (HEADS, -1)).diagonal(dim1=-3, dim2=-2)
+    return blocks.mT.flatten(-2)
