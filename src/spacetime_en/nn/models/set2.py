@@ -139,7 +139,7 @@ class SET2(PathCorrector):
         h, vectors = self._encode(graph, units, state)
         q = self.leave(self.norm(h)).unsqueeze(1) + self.leave_at(self._clock(graph)).unsqueeze(2)
         q = self.coefficients(F.silu(q)).unflatten(-1, (2, -1))  # (B, T, N, 2, C + K + 1)
-        residual = (q[..., None, :-1] * vectors[:, None, :, None]).sum(-1)  # (B, T, N, 2, n)
+        residual = torch.einsum("btnkc,bnic->btnki", q[..., :-1], vectors)  # (B, T, N, 2, n)
         forecast = self._corrected(graph, residual, q[..., -1:])
         if self.codes is None:
             return forecast
