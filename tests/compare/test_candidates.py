@@ -61,11 +61,12 @@ def test_a_package_that_is_missing_is_said_plainly(tiny_task, monkeypatch):
 
 
 def test_symmetries_are_those_of_the_architecture_and_those_that_are_taught(tiny_task, monkeypatch):
-    def of_transformer():
-        ((candidate,), _) = find_candidates(tiny_task, SOURCE, ["transformer"])
+    def of_transformer(**how):
+        ((candidate,), _) = find_candidates(tiny_task, SOURCE, ["transformer"], **how)
         return candidate.symmetries
 
     assert of_transformer() == FULL_SYMMETRY  # its windows are turned at random
+    assert not of_transformer(augment=False).rotation  # but not where directions matter
     monkeypatch.setitem(PRESET_SETTINGS, "transformer", {"augment": False})
     assert not of_transformer().rotation
 
@@ -80,11 +81,18 @@ def test_names_that_are_unknown_or_come_twice_are_refused(tiny_task):
 
 
 def test_settings_are_ours_on_the_papers_task_too(tiny_task):
-    config = config_of("set", tiny_task, SOURCE, seed=3)
+    config = config_of("set", tiny_task, SOURCE, seed=3, augment=True)
     assert config.training.lr == PRESET_SETTINGS["set"]["lr"]
     assert config.model == {"dropout": 0.0}
     assert config.training.seed == 3
-    assert config_of("set-2", tiny_task, SOURCE).training.batch_size == 100
+    assert config_of("set-2", tiny_task, SOURCE, augment=True).training.batch_size == 100
+
+
+def test_windows_are_not_turned_where_directions_matter(tiny_task):
+    for augment in (True, False):
+        config = config_of("transformer", tiny_task, SOURCE, augment=augment)
+        assert config.training.augment == augment
+    assert not config_of("set-2", tiny_task, SOURCE, augment=True).training.augment
 
 
 def test_import_paths_make_names_of_files():

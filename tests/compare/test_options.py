@@ -60,6 +60,14 @@ def test_only_data_that_have_no_up_are_given_one():
     assert DataOptions(found=UP, stated=UP).up_for({"data": "here"}) is None
 
 
+def test_windows_are_turned_where_all_directions_are_alike_or_up_is_known():
+    assert DataOptions().may_turn(None)
+    assert DataOptions(BROKEN, found=UP).may_turn(UP)
+    assert DataOptions(BROKEN, found=UP, stated=UP).may_turn(None)
+    assert not DataOptions(BROKEN, found=UP).may_turn(None)
+    assert not DataOptions(BROKEN, stated=UP).may_turn(None)
+
+
 def test_a_study_is_made_once_and_does_not_look_at_the_test(tmp_path, monkeypatch):
     task = world(runs=60, seed=1)
     blind = SimpleNamespace(train=task.train, val=task.val, label="blind")

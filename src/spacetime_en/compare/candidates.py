@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -34,12 +34,14 @@ class Candidate:
         kind: whether it has nothing to train, is solved in closed form, or trained.
         parameters: how many numbers are trained or solved for.
         symmetries: of the architecture, and those that its training teaches it.
+        augment: whether its training turns windows at random.
     """
 
     preset: str
     kind: FitKind
     parameters: int
     symmetries: Symmetries = FULL_SYMMETRY
+    augment: bool = False
 
     @property
     def file_name(self) -> str:
@@ -51,7 +53,7 @@ class Candidate:
 
 @one_thread()
 def find_candidates(
-    task: Task, source: Mapping[str, Any], presets: Sequence[str]
+    task: Task, source: Mapping[str, Any], presets: Sequence[str], *, augment: bool = True
 ) -> tuple[list[Candidate], dict[str, str]]:
     """The models that fit a task, the cheapest first, and why the others do not.
 
@@ -62,6 +64,7 @@ def find_candidates(
         task: the task.
         source: the section of a config that it was loaded from.
         presets: names to choose from; none: all.
+        augment: see `config_of`.
     Returns: the candidates, and by the name of each other preset the reason.
     """
     for preset in presets:
@@ -72,7 +75,7 @@ def find_candidates(
     found, reasons = [], {}
     for preset in presets or PRESETS:
         try:
-            found.append(_probed(preset, task, source))
+            found.append(_probed(preset, task, source, augment))
         except Exception as error:  # whatever a class of the user's raises
             is_clear = isinstance(error, (InputError, ImportError))  # (an extra may be missing)
             kind = "" if is_clear else f"{type(error).__name__}: "
@@ -84,18 +87,24 @@ def find_candidates(
     return found, reasons
 
 
-def config_of(preset: str, task: Task, source: Mapping[str, Any], seed: int = 0) -> Config:
+def config_of(
+    preset: str, task: Task, source: Mapping[str, Any], seed: int = 0, *, augment: bool
+) -> Config:
     """How a preset is trained in a comparison, before its budget and its rate are known.
 
     The settings are ours, for short budgets, on the paper's own tasks, too.
+
+    Args:
+        augment: presets whose training turns windows at random do so; not where directions matter.
     """
     defaults = preset_defaults(preset, source.get("name"), "ours")
     training = TrainingSettings(**{**defaults.training, "seed": seed, "devices": 1})
+    training = replace(training, augment=training.augment and augment)
     return Config(preset, defaults.model, source, training.for_nodes(mean_nodes(task)))
 
 
-def _probed(preset: str, task: Task, source: Mapping[str, Any]) -> Candidate:
-    config = config_of(preset, task, source)
+def _probed(preset: str, task: Task, source: Mapping[str, Any], augment: bool) -> Candidate:
+    config = config_of(preset, task, source, augment=augment)
     model = config.build_model(task).eval()
     dtype = next((p.dtype for p in model.parameters()), torch.float32)
     with torch.no_grad():
@@ -109,7 +118,8 @@ def _probed(preset: str, task: Task, source: Mapping[str, Any]) -> Candidate:
     if config.training.augment:
         known = known._replace(rotation=True)
     trains = any(p.requires_grad for p in model.parameters())
-    return Candidate(preset, "trained" if trains else "trivial", count, known)
+    kind: FitKind = "trained" if trains else "trivial"
+    return Candidate(preset, kind, count, known, config.training.augment)
 
 
 def _symmetries_of(model: Forecaster) -> Symmetries:

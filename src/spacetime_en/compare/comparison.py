@@ -140,10 +140,12 @@ def compare(
     said: list[str] = []
     if symmetries:
         options = options_for(folder, loaded)
-        if (up := options.up_for(task)) is not None:
+        up, augment = options.up_for(task), True
+        if up is not None:
             task = {**task, "up": up}
             loaded = open_task(task)
-            candidates, reasons = find_candidates(loaded, task, presets)
+        if up is not None or not (augment := options.may_turn(up)):
+            candidates, reasons = find_candidates(loaded, task, presets, augment=augment)
         said = options.said(candidates, up)
         notify(" ".join(said))
     question = Question(dict(task), allowance, seed, storage, token)

@@ -73,6 +73,10 @@ def _loaded(key: str, question: Question) -> Task:
     return open_task(question.task)
 
 
+def _config_of(candidate: Candidate, task: Task, question: Question, seed: int) -> Config:
+    return config_of(candidate.preset, task, question.task, seed, augment=candidate.augment)
+
+
 def pace_name(candidate: Candidate) -> str:
     """The name of the file with a model's pace."""
     return f"pace--{candidate.file_name}"
@@ -133,7 +137,7 @@ class RateSearch(Job):
     def carry_out(self, folder: Path, tell: Tell) -> Result:
         task, question = self.question.load_task(), self.question
         begin = time.process_time()
-        config = config_of(self.candidate.preset, task, question.task, question.seed)
+        config = _config_of(self.candidate, task, question, question.seed)
         pace = self._pace(config, task, folder)
         rate, trials = config.training.lr, question.budget.trials(pace)
         result: Result = {
@@ -283,7 +287,7 @@ class Fit(Job):
 
     def _configs(self, task: Task, folder: Path) -> list[Config]:
         """The settings of the training, by learning rate, best first."""
-        config = config_of(self.candidate.preset, task, self.question.task, self.seed)
+        config = _config_of(self.candidate, task, self.question, self.seed)
         if self.candidate.kind != "trained":
             return [config]
         trials, pace = self._searched(folder)

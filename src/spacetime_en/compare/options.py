@@ -61,6 +61,11 @@ class DataOptions:
         """The up that a task is to be given: that was found, and that it has not."""
         return self.found if "data" in task and self.stated is None else None
 
+    def may_turn(self, up: tuple[float, ...] | None) -> bool:
+        """Whether windows may be turned at random, with the direction that the data call up."""
+        about_up = self.found is not None and (up is not None or self.stated is not None)
+        return about_up or not self._is_broken("rotation")
+
     def said(self, candidates: Sequence[Candidate], up: tuple[float, ...] | None) -> list[str]:
         """What is known, and which models can use it, in a few sentences.
 
