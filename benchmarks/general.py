@@ -48,6 +48,7 @@ class Row:
 
 NEAR, FAR = ({"name": "charged", "target_steps": steps} for steps in (100, 1000))
 NOISY = {"name": "charged-noisy", "target_steps": 1000}
+LARGER = {"counts": (16_000, 200, 2_000)}  # the windows of `spacetime reproduce` at N = 20 and 30
 FRESH = {"seed": 1}  # simulations of another seed than those on which defaults were compared
 ROWS = {
     "charged-1000": Row(NEAR),
@@ -61,8 +62,8 @@ ROWS = {
     "gravity": Row({"name": "gravity"}),
     "egnn-nbody": Row({"name": "egnn-nbody"}, budget="1h"),
     **{f"{scene}-samples": Row({"name": scene}, {"samples": 20}) for scene in SCENES},
-    "charged-10000-n20": Row(FAR | {"nodes": 20}, budget="10m"),
-    "charged-10000-n30": Row(FAR | {"nodes": 30}, budget="10m"),
+    "charged-10000-n20": Row(FAR | LARGER | {"nodes": 20}, budget="10m"),
+    "charged-10000-n30": Row(FAR | LARGER | {"nodes": 30}, budget="10m"),
     "charged-1000-fresh": Row(NEAR | FRESH),
     "charged-10000-fresh": Row(FAR | FRESH),
     # What users may bring, two minutes each; the last two are folders that they have imported.
@@ -95,7 +96,11 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
         "row": row,
         "preset": preset,
         "seed": seed,
-        "command": f"python -m benchmarks.general {row} --preset {preset} --seeds {seed}",
+        "command": " ".join(
+            ["python -m benchmarks.general", row, "--preset", preset, "--seeds", str(seed)]
+            + ["--rates"] * bool(rates)
+            + [f"{rate:g}" for rate in rates]
+        ),
         **account(run, trials),
         "evaluation": evaluate(model, windows).report,
         "worst_equivariance_error": {
@@ -183,7 +188,8 @@ def line(path: Path) -> str:
     e = _report(found)
     x, v = e["position_mse"], e["velocity_mse"]
     paths = f"  ADE {e['ade']:.3f} FDE {e['fde']:.3f}" if e.get("ade") else ""
-    best = f"  best of {e['best_of']['k']} {e['best_of']}" if e.get("best_of") else ""
+    of = e.get("best_of")
+    best = f"  best of {of['k']}: ADE {of['ade']:.3f} FDE {of['fde']:.3f}" if of else ""
     rivals = min(e[rival]["mean"] for rival in RIVALS if rival in e)
     turned = found["worst_equivariance_error"]["float32"]["rotation"]
     return (

@@ -95,3 +95,15 @@ def test_too_many_nodes():
     runs = Trajectories.from_arrays(np.random.default_rng(0).standard_normal((1, 3, 4000, 2)))
     with pytest.raises(InputError, match="nodes: 4,000 of them"):
         true_paths(Windows(runs, 2, 1, 1))
+
+
+def test_windows_in_which_a_node_comes_or_goes_are_left_out():
+    """Nobody sees it, but it pulls at the others."""
+    x = np.random.default_rng(0).standard_normal((2, 5, 3, 3))
+    observed = np.ones((2, 5, 3), dtype=bool)
+    observed[0, 2, 1] = False  # of the first run
+    observed[:, :, 2] = False  # throughout: it was never there
+    runs = Trajectories.from_arrays(x, x, observed=observed)
+    path = true_paths(Windows(runs, 4, 1, 1))
+    assert path.present.tolist() == [[True, True, False]]
+    np.testing.assert_array_equal(path.x[0, :, :2], x[1, :, :2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
-from spacetime_en.conservation.paths import Paths, true_paths
+from spacetime_en.conservation.paths import MASS, Paths, true_paths
 from spacetime_en.conservation.quantities import (
     LearnedEnergy,
     Quantity,
@@ -32,6 +33,7 @@ from spacetime_en.nn.forecaster import Forecaster
 
 USUAL = ("momentum", "angular momentum")
 _MOST_PAIRS = 1 << 21  # of nodes, in all frames of the paths that are searched
+_MOST_ATTRIBUTES = 8  # of nodes; if there are more, they are names, such as those of joints
 
 
 def measure_drift(
@@ -98,6 +100,9 @@ def _found(model: Forecaster, task: Task) -> list[Conserved]:
 def _sampled(paths: Paths) -> Paths:
     """Evenly spread paths, as many as have `_MOST_PAIRS` pairs in all their frames, or a few."""
     _, T, N, _ = paths.x.shape
+    if len(paths.nodes) > _MOST_ATTRIBUTES:
+        nodes = {name: a for name, a in paths.nodes.items() if name == MASS}
+        paths = dataclasses.replace(paths, nodes=nodes)
     kept = max(2 * LEAST_PATHS, _MOST_PAIRS // (T * N * N))
     return paths[:: max(1, len(paths) // kept)]
 

@@ -134,7 +134,8 @@ def true_paths(windows: Windows) -> Paths:
     A target that is more than two gaps after the last frame is left out: over a long time even
     what is conserved drifts, by the errors of a simulation or of a measurement. Velocities that
     are differences belong to the middle of two frames, and so do the positions beside them. Of
-    many windows some are read, evenly spread.
+    many windows some are read, evenly spread. Those in which a node is seen in some frames and not
+    in all are left out: it pulls at the others while nobody sees it.
     """
     frames, N = windows.length + len(windows.target_steps), int(windows.node_counts.max())
     most = min(MOST_PATHS, MOST_PAIRS // (frames * N * N))
@@ -146,11 +147,13 @@ def true_paths(windows: Windows) -> Paths:
     near = int((gaps <= 2.01 * gaps[0]).cumprod(0).sum()) + 1
     x = torch.cat([graph.unwrapped_x(), target.x], dim=1)[:, :near].double()
     v = torch.cat([graph.v, target.v], dim=1)[:, :near].double()
-    present = None
+    present: Tensor | None = None
+    whole: Tensor | slice = slice(None)
     if graph.observed is not None:
         later = graph.observed[:, -1:] if target.mask is None else target.mask
-        present = torch.cat([graph.observed, later.expand(target.x.shape[:3])], dim=1)
-        present = present[:, :near].all(1)
+        seen = torch.cat([graph.observed, later.expand(target.x.shape[:3])], dim=1)[:, :near]
+        present = seen.all(1)
+        whole = (seen.any(1) == present).all(1).cpu()
     if not windows.trajectories.measured_velocities:
         step = times[:, :near].diff(dim=1)[..., None, None]
         x, v = (x[:, 1:] + x[:, :-1]) / 2, x.diff(dim=1) / step
@@ -159,7 +162,7 @@ def true_paths(windows: Windows) -> Paths:
             "length: conservation shows along paths; windows of more frames are needed "
             f"(--task.length), here they have {near} at even distances in time."
         )
-    return Paths.of(graph, x, v, present, attribute_names(windows.trajectories))
+    return Paths.of(graph, x, v, present, attribute_names(windows.trajectories))[whole]
 
 
 def _node_attributes(graph: SpacetimeGraph, present: Tensor) -> list[Tensor]:

@@ -18,6 +18,7 @@ therefore weighted until the median of lambda over paths is the smallest, and no
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,6 +40,8 @@ _STARTS, _ROUNDS = 5, 30  # of weighting paths
 _CONSTANT = 1e-3  # of the size of parts: what varies by much less does not vary
 _CANCELLED = 1e-13  # of a path's variation: rounding errors of terms that are the same
 _SINGULAR = 1e-10  # of S: terms that are the same but for a factor
+_IDENTITY = 1e-9  # of a term's variation, squared: what other terms leave of it in any state
+_STATES = 200  # paths of arbitrary states, which show identities
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ def find_conserved(train: Paths, held_out: Paths) -> Findings:
         if len(paths) < LEAST_PATHS:
             which = "to learn from" if paths is train else "to check on"
             raise InputError(
-                f"paths: {len(paths)} {which}, of two connected nodes or more that are observed "
-                f"in all frames; at least {LEAST_PATHS} are needed."
+                f"paths: {len(paths)} {which}, of two connected nodes or more, all observed in all "
+                f"frames; at least {LEAST_PATHS} are needed."
             )
     _check_moving(train)
     conserved: list[Conserved] = []
@@ -174,6 +177,7 @@ class _Search:
         _, W_held, S_held = _matrices(held_out, kind)
         own = S.diagonal(dim1=1, dim2=2)  # (P, K)
         kept = own.any(0)  # (an attribute may be 0 throughout)
+        kept &= _independent(*_matrices(_arbitrary(train), kind)[1:])
         names = [name for name, keep in zip(names, kept.tolist(), strict=True) if keep]
         units = own.new_tensor([float(column[column > 0].median()) for column in own.T[kept]])
         units = units.rsqrt()
@@ -238,7 +242,7 @@ class _Search:
             whole[kept[:, None], kept] = torch.einsum("p,pkl->kl", weights, own)
         found = torch.zeros(len(self.found), K, dtype=torch.float64)
         for row, f in zip(found, self.found, strict=True):
-            row[kept] = torch.einsum("p,pkl,l->k", weights, self.S[:, kept], f)
+            row[kept] = weights @ (self.S[:, kept] @ f)
         return _Sums(W, S, found)
 
     def shortened(self, c: Tensor) -> Tensor:
@@ -246,17 +250,15 @@ class _Search:
         limit = max(SHORT * self._median(c), NEGLIGIBLE)
         terms = torch.ones(len(self.names), dtype=torch.bool)
         while True:
-            sums, candidates = self._sums(terms, self._weights(c)), []
-            for k in terms.nonzero().flatten().tolist():
-                fewer = terms.clone()
-                fewer[k] = False
-                solved = _solve(fewer, sums)
-                if solved is not None:
-                    candidates.append((float(solved.lambdas[0]), k, solved.combinations[0]))
-            if not candidates:
+            sums = self._sums(terms, self._weights(c))
+            solved = _solve(terms, sums)
+            if solved is None or len(solved.lambdas) < 2:
                 return c
-            _, dropped, start = min(candidates, key=lambda candidate: candidate[0])
-            terms[dropped] = False
+            terms[_least_missed(solved, sums.S, terms)] = False
+            solved = _solve(terms, sums)
+            if solved is None:
+                return c
+            start = solved.combinations[0]
             shorter = self._refined(terms, start)
             if self._median(shorter) > limit:
                 return c
@@ -282,6 +284,35 @@ class _Search:
         return Conserved(Combination(self.kind, coefficients), median, p90)
 
 
+def _arbitrary(paths: Paths) -> Paths:
+    """Some of the paths, with states that follow no law at all."""
+    some = paths[:: max(1, len(paths) // _STATES)]
+    generator = torch.Generator().manual_seed(0)
+    x, v = (
+        t.std() * torch.randn(t.shape, generator=generator, dtype=t.dtype) for t in (some.x, some.v)
+    )
+    return dataclasses.replace(some, x=x, v=v)
+
+
+def _independent(W: Tensor, S: Tensor) -> Tensor:
+    """Which terms are no combination of those before them in arbitrary states, (K,).
+
+    Two bodies of the same mass, for instance, are always opposite each other: sums of odd powers of
+    their y and u are 0 whatever happens, which is no law.
+
+    Args:
+        W, S: of paths of arbitrary states, (P, K, K).
+    """
+    size = S.sum(0).diagonal().clamp(min=1e-300).rsqrt()
+    left = size[:, None] * W.sum(0) * size  # what the terms that are kept do not explain
+    kept = torch.zeros(len(left), dtype=torch.bool)
+    for k, variance in enumerate(left.diagonal()):
+        if variance > _IDENTITY:  # a step of Cholesky's decomposition
+            kept[k] = True
+            left -= left[:, k : k + 1] * left[k] / variance.clone()
+    return kept
+
+
 def _solve(terms: Tensor, sums: _Sums) -> _Solution | None:
     """The generalised eigenproblem W c = lambda S c of some terms, apart from what was found."""
     K = len(terms)
@@ -305,6 +336,26 @@ def _solve(terms: Tensor, sums: _Sums) -> _Solution | None:
     return _Solution(lambdas, c / c.norm(dim=1, keepdim=True))
 
 
+def _least_missed(solved: _Solution, S: Tensor, terms: Tensor) -> int:
+    """The term without which the smallest eigenvalue rises least.
+
+    Without the k-th term, with c_j' S c_j = 1, the eigenvalues are the roots of
+
+        sum_j c_jk^2 / (lambda_j - lambda),
+
+    the smallest of which lies between the first two lambdas; there the sum increases.
+    """
+    lambdas, c = solved
+    size = torch.einsum("jk,kl,jl->j", c, S, c)
+    squares = (c.square() / size[:, None])[:, terms]  # (m, K)
+    low, high = (lambdas[j].repeat(squares.shape[1]) for j in (0, 1))
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = (squares / (lambdas[:, None] - middle)).nan_to_num(0.0).sum(0) > 0
+        low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+    return int(terms.nonzero().flatten()[high.argmin()])
+
+
 def _lambdas(W: Tensor, S: Tensor, c: Tensor) -> Tensor:
     """c' W c / c' S c of each path, (P,); 1 where the parts cancel, whatever the path."""
     size = _quadratic(S, c)
@@ -322,7 +373,7 @@ def _quadratic(matrices: Tensor, c: Tensor) -> Tensor:
     used = c.nonzero().flatten()
     if len(used) < len(c):  # (of seventy terms often two: the rest need not be read)
         matrices, c = matrices[:, used[:, None], used], c[used]
-    return torch.einsum("k,pkl,l->p", c, matrices, c)
+    return matrices @ c @ c
 
 
 def _matrices(paths: Paths, kind: TermKind) -> tuple[list[str], Tensor, Tensor]:
