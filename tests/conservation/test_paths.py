@@ -106,4 +106,4 @@ def test_windows_in_which_a_node_comes_or_goes_are_left_out():
     runs = Trajectories.from_arrays(x, x, observed=observed)
     path = true_paths(Windows(runs, 4, 1, 1))
     assert path.present.tolist() == [[True, True, False]]
-    np.testing.assert_array_equal(path.x[0, :, :2], x[1, :, :2])
+    np.testing.assert_allclose(path.x[0, :, :2], x[1, :, :2], rtol=1e-6)
