@@ -288,7 +288,7 @@ class SpacetimeGraph(TensorFields):
             v = x.diff(dim=1) / plain.times.diff(dim=1)[..., None, None].to(x.dtype)
             return plain._replace(v=torch.cat([v[:, :1], v], dim=1))
         frame = torch.arange(x.shape[1], device=x.device)[None, :, None].expand_as(seen)
-        newest = _newest_observed(seen)
+        newest = newest_observed(seen)
         before = newest.roll(1, dims=1)
         before[:, 0] = -1
         first = seen & (before < 0)  # (B, L, N): a node's first observation
@@ -385,7 +385,7 @@ class SpacetimeGraph(TensorFields):
         if self.box is None or self.observed is None:
             return geometry.unwrap(self.x, self.box)
         # Let a node that is missing stand where it was observed last, or will be first.
-        newest = _newest_observed(self.observed)
+        newest = newest_observed(self.observed)
         first = self.observed.int().argmax(1, keepdim=True)
         source = torch.where(newest < 0, first, newest)
         return geometry.unwrap(self.x.gather(1, _like(source, self.x)), self.box)
@@ -396,7 +396,7 @@ class SpacetimeGraph(TensorFields):
         B, L = self.x.shape[:2]
         if self.observed is None:
             return torch.full((B,), L - 1, device=self.x.device)
-        return _newest_observed(self.observed.any(2))[:, -1]
+        return newest_observed(self.observed.any(2))[:, -1]
 
     @property
     def last_observed(self) -> Tensor:
@@ -404,7 +404,7 @@ class SpacetimeGraph(TensorFields):
         B, L, N, _ = self.x.shape
         if self.observed is None:
             return torch.full((B, N), L - 1, device=self.x.device)
-        return _newest_observed(self.observed)[:, -1].clamp(min=0)
+        return newest_observed(self.observed)[:, -1].clamp(min=0)
 
     @property
     def since(self) -> Tensor:
@@ -439,7 +439,7 @@ class SpacetimeGraph(TensorFields):
             assert latest.neighbours is not None
             there["neighbours"] = latest.neighbours.masked_fill(~latest.edge_mask, -1)
         elif self.edge_attr is not None and self.edge_attr.shape[1] > 1:
-            newest = _newest_observed(self.edge_mask)[:, -1:].unsqueeze(-1)  # (B, 1, N, K, 1)
+            newest = newest_observed(self.edge_mask)[:, -1:].unsqueeze(-1)  # (B, 1, N, K, 1)
             at = newest.clamp(min=0).expand(-1, -1, -1, -1, self.edge_width)
             there["edge_attr"] = self.edge_attr.gather(1, at).masked_fill(newest < 0, 0.0)
         return latest._replace(**there)
@@ -532,11 +532,15 @@ def _turned(vectors: Tensor, q: Tensor) -> Tensor:
     return torch.einsum("bij,b...j->b...i", q, vectors)
 
 
-def _newest_observed(observed: Tensor) -> Tensor:
+def newest_observed(observed: Tensor) -> Tensor:
     """For every frame the last observed one up to it, -1 if none was, (B, L, ...) -> the same."""
     frame = torch.arange(observed.shape[1], device=observed.device)
-    frame = frame.view(-1, *[1] * (observed.ndim - 2))
-    return torch.where(observed, frame, -1).cummax(1).values
+    later = frame.view(-1, *[1] * (observed.ndim - 2))
+    frames = torch.where(observed, later, -1)
+    if not torch.compiler.is_compiling():
+        return frames.cummax(1).values
+    # ONNX has no cumulative maximum: of all pairs of frames instead.
+    return torch.where(later.unsqueeze(1) >= later, frames.unsqueeze(1), -1).amax(2)
 
 
 def _like(frames: Tensor, x: Tensor) -> Tensor:

@@ -191,8 +191,9 @@ def test_torch_export_files_run_without_this_package(presets, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_missing_nodes_and_frames_are_left_out(format, path):
-    model, other = tiny("set"), masked(seed=1, L=7, N=6, **FLOAT32)
+@pytest.mark.parametrize("preset", ["set", "set-2"])
+def test_missing_nodes_and_frames_are_left_out(preset, format, path):
+    model, other = tiny(preset), masked(seed=1, L=7, N=6, **FLOAT32)
     assert other.x.isnan().any()
     export(model, masked(**FLOAT32), path, format)
     assert_same(RUN[format](path, other[[2, 1, 0, 2]]), model, other[[2, 1, 0, 2]])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from spacetime_en._util.errors import InputError
-from spacetime_en.graph import Forecast, SpacetimeGraph, speeds
+from spacetime_en.graph import Forecast, SpacetimeGraph, newest_observed, speeds
 from spacetime_en.metrics import both
 
 
@@ -167,9 +167,8 @@ def without_gaps(graph: SpacetimeGraph, state: State) -> State:
     if observed is None:
         return state
     L = observed.shape[1]
-    frame = torch.arange(L, device=observed.device)[None, :, None]
-    before = torch.where(observed, frame, -1).cummax(1).values  # (B, L, N)
-    after = torch.where(observed, frame, L).flip(1).cummin(1).values.flip(1)
+    before = newest_observed(observed)  # (B, L, N)
+    after = L - 1 - newest_observed(observed.flip(1)).flip(1)
     earlier, later = before >= 0, after < L
     start = torch.where(earlier, before, after).clamp(0, L - 1)
     end = torch.where(later, after, before).clamp(0, L - 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from spacetime_en.graph import SpacetimeGraph
+from spacetime_en.graph import SpacetimeGraph, newest_observed
 
 
 def typical_step(graph: SpacetimeGraph) -> float:
@@ -45,10 +45,10 @@ def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
 
 def _previous(graph: SpacetimeGraph) -> Tensor:
     """The frame of a node's observation before each of its observations, else -1, (B, L, N)."""
-    frame = torch.arange(graph.x.shape[1], device=graph.x.device)[None, :, None]
     if graph.observed is None:
+        frame = torch.arange(graph.x.shape[1], device=graph.x.device)[None, :, None]
         return (frame - 1).expand(graph.x.shape[:3])
-    newest = torch.where(graph.observed, frame, -1).cummax(1).values
+    newest = newest_observed(graph.observed)
     before = torch.cat([torch.full_like(newest[:, :1], -1), newest[:, :-1]], dim=1)
     return before.masked_fill(~graph.observed, -1)
 

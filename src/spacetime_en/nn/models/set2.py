@@ -227,5 +227,5 @@ class SET2(PathCorrector):
 
 def _compressed(vectors: Tensor) -> Tensor:
     """Vectors of the same direction whose length is the arcsinh of what it was, (B, N, n, K)."""
-    length = (vectors.square().sum(-2, keepdim=True) + 1e-12).sqrt()
+    length = vectors.square().sum(-2, keepdim=True).clamp(min=1e-12).sqrt()
     return vectors * (torch.asinh(length) / length)
