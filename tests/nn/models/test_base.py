@@ -68,6 +68,31 @@ def test_ridge_is_chosen_where_it_is_best_and_reads_the_time():
     torch.testing.assert_close(auto(graph).x, alone.forecast(graph).x, rtol=0, atol=1e-12)
 
 
+def test_windows_of_another_length_are_refused_by_ridge_alone():
+    auto = base("auto")
+    auto.calibrate(springs(0, [1.0]), springs(1, [1.0]))
+    with pytest.raises(InputError, match=r"ridge, has weights for 3 frames, .* 5; .*straight-line"):
+        auto(particles(L=5))
+    auto.calibrate(example(seed=0), example(seed=1))
+    assert auto(particles(L=5)).x.isfinite().all()
+
+
+def test_where_ridge_has_too_many_weights_there_are_other_bases():
+    with pytest.raises(InputError, match="use ridge-shared"):
+        Base("ridge", 10, edge_features=1, targets=1, nodes=900)
+    auto = Base("auto", 10, edge_features=1, targets=1, nodes=900).double()
+    auto.calibrate(example("parabola", seed=0), example("parabola", seed=1))
+    assert auto.chosen == "parabola"
+
+
+def test_where_nothing_can_be_compared_the_base_is_the_straight_line():
+    graph, target = example()
+    unknown = Forecast(*(torch.full_like(t, torch.nan) for t in (target.x, target.v)))
+    auto = base("auto")
+    auto.calibrate((graph, target), (graph, unknown))
+    assert auto.chosen == "straight-line"
+
+
 def test_a_file_cannot_name_a_base_that_the_model_has_not():
     state = base("parabola").state_dict()
     for number in (NAMES.index("ridge"), len(NAMES), -1):

@@ -45,15 +45,26 @@ class Base(nn.Module):
         self.name = name
         self.ridge: ClosedForm | None = None
         if name in ("auto", "ridge"):
-            if nodes is None:
-                self.ridge = SharedRidge(frames, edge_features, targets)
-            else:
-                self.ridge = Ridge(nodes, frames, targets)
-            self.ridge.requires_grad_(False)
+            self.ridge = self._ridge(frames, edge_features, targets, nodes)
         self.chosen: str = "straight-line" if name == "auto" else name
         self.register_buffer("number", torch.tensor(NAMES.index(self.chosen)))
         self.register_buffer("times", torch.arange(1.0, targets + 1))
         self.register_load_state_dict_post_hook(_take_choice)  # type: ignore[no-untyped-call]
+
+    def _ridge(
+        self, frames: int, edge_features: int, targets: int, nodes: int | None
+    ) -> ClosedForm | None:
+        """Ridge regression; None if it would have too many weights, and another base will do."""
+        try:
+            if nodes is None:
+                ridge: ClosedForm = SharedRidge(frames, edge_features, targets)
+            else:
+                ridge = Ridge(nodes, frames, targets)
+        except InputError:
+            if self.name != "auto":
+                raise
+            return None
+        return ridge.requires_grad_(False)
 
     def forward(self, graph: SpacetimeGraph) -> Forecast:
         """The base's forecast at the target times of `graph`."""
@@ -67,6 +78,7 @@ class Base(nn.Module):
         if self.chosen != "ridge":
             return TRIVIAL_MODELS[self.chosen]().forecast(graph), line
         assert self.ridge is not None
+        self._check_frames(graph)
         known = graph._replace(horizon=self.times.expand(graph.x.shape[0], -1))  # (len fixes B)
         fitted, straight = self.ridge.forecast(known), StraightLine().forecast(known)
         # What ridge adds to uniform motion grows as t^2 in positions and as t in velocities.
@@ -76,15 +88,26 @@ class Base(nn.Module):
         v = now * _mixed(weights, (fitted.v - straight.v) / then)
         return line._replace(x=line.x + x, v=line.v + v), line
 
+    def _check_frames(self, graph: SpacetimeGraph) -> None:
+        assert self.ridge is not None
+        L, frames = graph.x.shape[1], self.ridge.settings["frames"]
+        if frames != L:
+            raise InputError(
+                f"x: the base of this model, ridge, has weights for {frames} frames, the graph has "
+                f"{L}; give it as many, or train with base='straight-line' for windows of any "
+                "length."
+            )
+
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
         """Fit ridge, and choose."""
         self.times.copy_(train[0].horizon.mean(0))
-        found = {}
+        usual, found = self.chosen, {}
         for name in NAMES if self.name == "auto" else (self.name,):
+            if name == "ridge" and self.ridge is None:
+                continue
             try:
-                if name == "ridge":
-                    assert self.ridge is not None
+                if name == "ridge" and self.ridge is not None:
                     self.ridge.solve([train], [val])
                 self.chosen = name
                 found[name] = float(errors(self(val[0]), val[1])[0].mean())
@@ -92,7 +115,7 @@ class Base(nn.Module):
                 if self.name != "auto":
                     raise
         finite = {name: error for name, error in found.items() if math.isfinite(error)}
-        self.chosen = min(finite, key=finite.__getitem__, default=self.chosen)
+        self.chosen = min(finite, key=finite.__getitem__, default=usual)
         self.number.fill_(NAMES.index(self.chosen))
 
 

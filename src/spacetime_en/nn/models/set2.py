@@ -45,7 +45,8 @@ Samples = Annotated[int, msgspec.Meta(ge=0, le=1 << 10)]
 class SET2(PathCorrector):
     """A correction to a simple forecast by attention in space between histories of nodes.
 
-    N, L, T and n are free. It reads frame times and target times, gaps, and neighbour lists.
+    N, T and n are free, and so is L, unless ridge is the base: that has weights for L frames. It
+    reads frame times and target times, gaps, and neighbour lists.
 
     Args:
         node_features: number of features of a node, such as its mass; 0 for graphs without.
