@@ -85,7 +85,7 @@ class Display(pl.Callback):
         rate = (step - self.first_step) * module.settings.batch / took
         done = module.used - self.used_before
         left = "just started"
-        if done > 0:
+        if done > 0 and step > self.first_step:
             left = f"{clock(took * max(0.0, 1 - module.used) / done)} left"
         parts = [f"epoch {step / module.batches_per_epoch:.1f}", f"step {step}"]
         if step > self.first_step:

@@ -19,8 +19,8 @@ Scalars come from lengths and dot products alone, and vectors are sums of vector
 scalars: the layer is equivariant whatever its weights. Channels are the last axis, (B, N, n, C), so
 that mixing them is one product of matrices.
 
-On a CPU, messages of large graphs are computed for a few thousand edges at a time, which stay in
-its caches, and again in the backward pass: memory grows with the nodes, and hardly with the edges.
+On a CPU, messages of large graphs are computed for some ten thousand edges at a time, which stay in
+its caches, and again in the backward pass, so that memory holds few numbers for each edge.
 """
 
 from __future__ import annotations
