@@ -52,7 +52,7 @@ QUESTION_FILE, BOARD_FILE, BEST = "comparison.json", "leaderboard.json", "best"
 ORIGIN = ".origin"  # the file in the best run that tells of which it is a copy
 COMPARED = "compare"  # the folder of a comparison within a run that came from one
 QUESTION_FORMAT = 1
-TASK = "task."  # before the name of a setting of the task
+OF_TASK = "task."  # before the name of a setting of the task
 
 
 @dataclass
@@ -284,7 +284,7 @@ def _join(
     entries = written_once(path, QUESTION_FORMAT, lambda: asked)
     file: _File = typed(entries, _File, str(path))
     theirs, now = _by_setting(file.question), _by_setting(ours)
-    for key in dict.fromkeys((*(key for key in theirs if key.startswith(TASK)), *now)):
+    for key in dict.fromkeys((*(key for key in theirs if key.startswith(OF_TASK)), *now)):
         if key not in theirs or key not in now or theirs[key] != now[key]:
             was, is_ = (shortened(q[key]) if key in q else "not given" for q in (theirs, now))
             raise InputError(
@@ -299,7 +299,7 @@ def _by_setting(question: Mapping[str, Any]) -> dict[str, Any]:
     task = question.get("task")
     if not isinstance(task, dict):
         return dict(question)
-    settings = {f"{TASK}{key}": value for key, value in task.items()}
+    settings = {f"{OF_TASK}{key}": value for key, value in task.items()}
     return settings | {key: value for key, value in question.items() if key != "task"}
 
 

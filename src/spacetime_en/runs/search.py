@@ -39,7 +39,7 @@ from spacetime_en.training.state import DivergenceError
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
-SECONDS = "seconds"  # attribute of a trial: the processor time that it took
+SPENT = "seconds"  # attribute of a trial: the processor time that it took
 MOST_FAILURES = 5  # settings that cannot be used, before the search gives up
 
 
@@ -174,7 +174,7 @@ def search(
             impossible.append(error)
             raise
         finally:
-            trial.set_user_attr(SECONDS, time.process_time() - begin)
+            trial.set_user_attr(SPENT, time.process_time() - begin)
         outcomes.append(f"{value:.4g}")
         return value
 
@@ -227,7 +227,7 @@ def seconds_spent(
     For the arguments see :func:`search`.
     """
     with _trials_of(out, storage, name) as trials:
-        return sum(float(trial.user_attrs.get(SECONDS, 0.0)) for trial in trials)
+        return sum(float(trial.user_attrs.get(SPENT, 0.0)) for trial in trials)
 
 
 @contextmanager
