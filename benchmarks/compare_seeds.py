@@ -5,19 +5,23 @@
 
 The right winner is the model with the lowest test error when each has the long budget, or one that
 is no worse within its interval there. Without presets all that fit are compared. Prints one line
-for each seed, and what the comparison itself costs. Run it again to go on after an interruption;
-what came out so far is in results/compare.
+for each seed: the winner, the wall-clock time (not known of a comparison that was interrupted), and
+what the comparison itself costs. Run it again to go on after an interruption; what came out so far
+is in results/compare.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from spacetime_en._util.files import write_text_atomically
-from spacetime_en.compare import compare
+from spacetime_en.compare import Compared, compare
 from spacetime_en.report.demo import TASK
 
 RESULTS = Path("results/compare")
@@ -44,16 +48,29 @@ def main() -> None:
     for number in range(given.seeds):
         # (Three trainings each: the next comparison begins with the next three seeds.)
         folder, seed = given.out / f"short-{number}", 3 * number
-        made = compare(TASK, folder, given.presets, budget=given.short, seed=seed)
+        how: dict[str, Any] = {"budget": given.short, "seed": seed}
+        made, wall = _timed(folder, partial(compare, TASK, folder, given.presets, **how))
         chosen = made.leaderboard.chosen
         cost = json.loads((folder / "leaderboard.json").read_text())["cost"]
         one = {"seed": seed, "chosen": chosen, "is_right": chosen in right, "cost": cost}
-        found["short"]["seeds"].append(one)
+        found["short"]["seeds"].append(one | {"wall_seconds": wall})
         _write(found)
         wrong = "" if chosen in right else ", which is wrong"
-        print(f"seed {seed}: {chosen}{wrong}, overhead {cost.get('overhead', 0):.1%}", flush=True)
+        took = "an unknown time" if wall is None else f"{wall:.0f} s"
+        overhead = f"overhead {cost.get('overhead', 0):.1%}"
+        print(f"seed {seed}: {chosen}{wrong}, in {took}, {overhead}", flush=True)
     named = sum(one["is_right"] for one in found["short"]["seeds"])
     print(f"{named} of {given.seeds} right at {given.short}")
+
+
+def _timed(folder: Path, work: Callable[[], Compared]) -> tuple[Compared, float | None]:
+    """A comparison in a folder, and its wall-clock seconds, kept beside; None if not in one go."""
+    kept = folder.with_name(f"{folder.name}.seconds")
+    is_new, begin = not folder.exists(), time.monotonic()
+    made = work()
+    if is_new:
+        kept.write_text(f"{time.monotonic() - begin:.1f}\n")
+    return made, float(kept.read_text()) if kept.exists() else None
 
 
 def _rows(board: dict[str, Any]) -> list[dict[str, Any]]:

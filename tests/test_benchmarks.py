@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from benchmarks import (
+    compare_seeds,
+    compare_tasks,
     data_amount,
     flow_cost,
     general,
@@ -202,3 +204,38 @@ def test_states_that_observations_leave_possible_are_about_the_true_ones(monkeyp
         missed = ((found.mean(0) - true[0]) ** 2).mean() - spread / 40
         assert missed == pytest.approx(spread, rel=0.1)
         assert spread < 0.8 * true.var()  # something was learned
+
+
+def test_the_figure_by_hand_is_that_of_the_best_preset_over_its_seeds(tmp_path, monkeypatch):
+    """A single lucky seed of another preset is not."""
+    monkeypatch.setattr(compare_tasks, "BY_HAND", tmp_path)
+    errors = {"set-2": (2.0, 2.2), "egnn": (1.0, 9.0)}
+    for preset, means in errors.items():
+        for seed, mean in enumerate(means):
+            result = {
+                "preset": preset,
+                "training": {"max_time": "20m"},
+                "evaluation": {"position_mse": {"mean": mean}},
+            }
+            (tmp_path / f"walk--{preset}--seed{seed}.json").write_text(json.dumps(result))
+    best = compare_tasks.by_hand("walk")
+    assert (best.preset, best.seeds) == ("set-2", 2)
+    assert best.error == pytest.approx(2.1)
+    assert str(best) == "2.1 (set-2, seeds: 2; named True, budget 20m)"
+    assert compare_tasks.by_hand("springs") is None
+
+
+def test_a_comparison_is_timed_if_it_was_made_in_one_go(tmp_path):
+    folder = tmp_path / "short-0"
+
+    def interrupted():
+        folder.mkdir()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare_seeds._timed(folder, interrupted)
+    assert compare_seeds._timed(folder, lambda: "made") == ("made", None)
+    other = tmp_path / "short-1"
+    _, seconds = compare_seeds._timed(other, lambda: other.mkdir() or "made")
+    assert seconds >= 0
+    assert compare_seeds._timed(other, lambda: "read") == ("read", seconds)  # not timed again

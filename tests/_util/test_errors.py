@@ -2,7 +2,7 @@
 
 import pytest
 
-from spacetime_en._util.errors import amount, no_such, printable, require
+from spacetime_en._util.errors import InputError, amount, in_short, no_such, printable, require
 
 
 def test_a_misspelt_name_gets_the_nearest_one_and_others_the_whole_list():
@@ -19,6 +19,12 @@ def test_a_missing_package_is_said_with_its_extra():
     assert require("json", "any").dumps([]) == "[]"
     with pytest.raises(ImportError, match=r"pip install 'spacetime-en\[h5md\]'"):
         require("no_such_package", "h5md")
+
+
+def test_an_error_in_short_is_one_line_with_its_kind_unless_it_is_meant_for_users():
+    assert in_short(RuntimeError("no luck\nand a page of details")) == "RuntimeError: no luck"
+    assert in_short(InputError("seeds: expected 3.\nMore.")) == "seeds: expected 3"
+    assert in_short(OSError(2, "No such file")) == "[Errno 2] No such file"
 
 
 def test_one_is_no_plural():

@@ -18,6 +18,8 @@ from spacetime_en.runs.run import Run
 from tests.compare.inline import TASK, carry_out_here, compare_here
 from tests.conftest import TINY
 
+SHORT = {key: value for key, value in TASK.items() if key != "length"}
+
 
 def test_the_winner_is_an_ordinary_run(compared, tiny_task):
     board = compared.leaderboard
@@ -71,7 +73,9 @@ def test_a_seed_that_is_lost_is_made_again_and_gives_the_same(compared, cache, t
         ({"budget": "31 steps"}, "another comparison .budget: '30 steps', now '31"),
         ({"seeds": 1}, "another comparison .seeds: 2, now 1"),
         ({"presets": ["mlp"]}, "another comparison .presets: "),
-        ({"task": TASK | {"length": 4}}, "another comparison .task: "),
+        ({"task": TASK | {"length": 4}}, "another comparison .task.length: 3, now 4"),
+        ({"task": TASK | {"noise": 0.1}}, "another comparison .task.noise: not given, now 0.1"),
+        ({"task": SHORT}, "another comparison .task.length: 3, now not given"),
     ],
 )
 def test_another_question_in_the_same_folder_is_refused(compared, cache, change, sentence):

@@ -74,21 +74,27 @@ def test_words_say_no_more_than_is_known():
     column = table.columns.index("to the best [95 %]")
     texts = [cells[column].text for _, cells in table.rows]
     assert texts == ["–", "+100 % [not known]"]
+    assert not any("bootstrap" in note for note in table.notes)
+    assert any("bootstrap over 300 recordings" in note for note in board(lower).table().notes)
     assert len(board().words()) == 1  # nothing about others, where there are none
 
 
 def test_it_fits_into_eighty_columns_with_the_longest_names(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shares = (0.024, -0.03, 0.71, 5.3, 20.0, 12_345.0)
+    shares = (0.024, -0.03, 0.71, 5.3, 20.0, 12_345.0, 5.56e9, 0.07, 5.56e9)
     rows = [
-        behind(preset, share, share - 0.02, 1.1 * share + 0.01)
-        for preset, share in zip(sorted(PRESETS, key=len)[-6:], shares, strict=True)
+        behind(preset, share, share - 0.02, 1.1 * share + 0.01, deviation=share * ROW.error)
+        for preset, share in zip(sorted(PRESETS, key=len)[-9:], shares, strict=True)
     ]
+    rows[-2:] = [dataclasses.replace(row, interval=None) for row in rows[-2:]]
     board(*rows, reasons={"body": "x: this model needs bones."}).print(Terminal())
     said = capsys.readouterr().out
-    assert max(map(len, said.splitlines()[:10])) <= 80
+    assert max(map(len, said.splitlines()[:13])) <= 80
     assert "+2.4 % [+0.4, +3.6]" in said
     assert "×21 [21, 23]" in said
+    assert "×1.2e4 [1.2e4, 1.4e4]" in said
+    assert "+7.0 % [not known]" in said
+    assert "×5.6e9 [not known]" in said
     assert "Left out: body: x: this model needs bones." in said
     assert all(f"\n{row.preset} " in said for row in rows)  # a table, and not a line for each cell
 

@@ -11,6 +11,7 @@ from spacetime_en.compare.models import Fit, Question, RateSearch
 from spacetime_en.compare.results import read_result, write_result
 from spacetime_en.runs.study import open_storage
 from spacetime_en.training.settings import PRESET_SETTINGS
+from spacetime_en.training.state import DivergenceError
 from tests.compare.inline import TASK
 
 
@@ -76,17 +77,63 @@ def test_a_trial_that_was_interrupted_is_repeated_with_its_rate(question, tmp_pa
     assert {t["lr"] for t in whole["trials"]} & rates >= {own, 3 * own}
 
 
-def test_what_an_interrupted_search_suggests_depends_on_no_clock(question, tmp_path):
+@pytest.mark.parametrize("after", range(1, TRIALS))
+def test_a_search_that_was_interrupted_tries_what_an_uninterrupted_one_does(
+    question, tmp_path, after
+):
+    job, calls = RateSearch(question, LINEAR), []
+
+    def interrupt(*how):
+        calls.append(how)
+        if len(calls) == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.carry_out(tmp_path / "other", interrupt)
+    # As of a process that was killed in the next trial:
+    study = study_of(tmp_path / "other")
+    study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
+    whole, again = (job.carry_out(tmp_path / name, nothing) for name in ("whole", "other"))
+    assert again["trials"] == whole["trials"]
+    assert len(again["trials"]) == TRIALS
+
+
+def test_the_cost_of_a_search_is_that_of_all_its_sittings(question, tmp_path):
     def interrupt(*how):
         raise KeyboardInterrupt
 
-    suggested = []
-    for name in ("one", "other"):
-        job, folder = RateSearch(question, LINEAR), tmp_path / name
-        with pytest.raises(KeyboardInterrupt):
-            job.carry_out(folder, interrupt)
-        suggested.append({trial["lr"] for trial in job.carry_out(folder, nothing)["trials"]})
-    assert suggested[0] == suggested[1]
+    job = RateSearch(question, LINEAR)
+    with pytest.raises(KeyboardInterrupt):
+        job.carry_out(tmp_path, interrupt)
+    study = study_of(tmp_path)
+    assert study.trials[0].user_attrs["seconds"] > 0
+    trial = study.ask()  # as of an earlier sitting
+    trial.set_user_attr("seconds", 1e6)
+    study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    made = job.carry_out(tmp_path, nothing)
+    assert made["seconds"] == pytest.approx(1e6, rel=1e-3)
+    assert made["seconds"] > 1e6 > made["sitting_seconds"]
+
+
+def test_of_rates_that_do_equally_well_the_presets_own_is_used(question, tmp_path, monkeypatch):
+    """As with a base that none of them improves on."""
+    own = PRESET_SETTINGS["linear"]["lr"]
+    equal = [({"lr": 3 * own}, 0.5), ({"lr": own}, 0.5), ({"lr": own / 3}, 0.5)]
+    monkeypatch.setattr(models, "search", lambda *how, **more: None)
+    monkeypatch.setattr(models, "tried", lambda **how: equal)
+    monkeypatch.setattr(models, "seconds_spent", lambda **how: 0.0)
+    found = RateSearch(question, LINEAR).carry_out(tmp_path, nothing)
+    assert [trial["lr"] for trial in found["trials"]] == [own, own / 3, 3 * own]
+
+
+def test_a_model_that_diverges_at_every_rate_is_a_sentence(question, tmp_path, monkeypatch):
+    def diverges(*how, **more):
+        raise DivergenceError("training: the loss is nan.", [], None)
+
+    monkeypatch.setattr("spacetime_en.runs.search.fit", diverges)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"^its training diverged at every learning rate that"):
+            RateSearch(question, LINEAR).carry_out(tmp_path, nothing)
 
 
 def test_without_a_search_there_is_no_training(question, tmp_path):

@@ -32,7 +32,7 @@ class Toy(Job):
     def carry_out(self, folder, tell):
         tell(0.5, "half")
         if self.fails:
-            raise ZeroDivisionError("by nothing")
+            raise ZeroDivisionError("by nothing\nand then a page of details")
         if self.dies:
             os._exit(3)
         there = sorted(path.stem for path in (folder / "experiments").glob("*.json"))

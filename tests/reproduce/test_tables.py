@@ -85,10 +85,23 @@ def test_seeds_become_mean_and_standard_deviation(tmp_path):
     assert cells["position s.e."].text == "0.4"
     assert cells["velocity s.e."].text == "0.04"
     assert row(table, "last frame")["position s.e."].value == 2
-    assert table.notes == [
+    passes, floor = table.notes
+    assert passes == (
         "± is the standard deviation over seeds, s.e. the standard error over windows. Passes over "
         "the training data: SET 2."
-    ]
+    )
+    assert "less than about 2.21 ± 0.10 in the mean" in floor
+
+
+@pytest.mark.parametrize(("nodes", "floor"), [(20, "4.02"), (30, "4.95")])
+def test_each_number_of_nodes_has_its_own_floor_at_the_horizon_it_was_found_for(
+    tmp_path, nodes, floor
+):
+    write(tmp_path, Experiment(Data(nodes), "egnn"), 5.0)
+    write(tmp_path, Experiment(Data(steps_ahead=1_000), "egnn"), 5.0)
+    made = tables(tmp_path)
+    assert [floor in note for note in made[f"n{nodes}"].notes] == [False, True]
+    assert not any("equivariant" in note for note in made["h1000"].notes)
 
 
 def test_a_rate_that_was_not_chosen_on_the_task_is_marked(tmp_path):

@@ -27,6 +27,12 @@ def first_line(error: BaseException, most: int = 400) -> str:
     return message if len(message) <= most else f"{message[: most - 3]}..."
 
 
+def in_short(error: BaseException) -> str:
+    """An error in one line: its message, and its kind if the message is not meant for users."""
+    kind = "" if isinstance(error, (InputError, ImportError, OSError)) else type(error).__name__
+    return ": ".join(filter(None, (kind, first_line(error))))
+
+
 def no_such(what: str, name: object, choices: Iterable[str]) -> InputError:
     """The error for a name that is none of the choices, with the nearest choice."""
     choices = list(choices)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import torch
 
-from spacetime_en._util.errors import InputError, first_line
+from spacetime_en._util.errors import InputError, in_short
 from spacetime_en._util.threads import one_thread
 from spacetime_en.data.task import Task
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
@@ -77,9 +77,7 @@ def find_candidates(
         try:
             found.append(_probed(preset, task, source, augment))
         except Exception as error:  # whatever a class of the user's raises
-            is_clear = isinstance(error, (InputError, ImportError))  # (an extra may be missing)
-            kind = "" if is_clear else f"{type(error).__name__}: "
-            reasons[preset] = f"{kind}{first_line(error)}"
+            reasons[preset] = in_short(error)
     if not found:
         preset, why = next(iter(reasons.items()))
         raise InputError(f"preset: none of these models fits the data ({preset}: {why}).")

@@ -52,6 +52,7 @@ QUESTION_FILE, BOARD_FILE, BEST = "comparison.json", "leaderboard.json", "best"
 ORIGIN = ".origin"  # the file in the best run that tells of which it is a copy
 COMPARED = "compare"  # the folder of a comparison within a run that came from one
 QUESTION_FORMAT = 1
+OF_TASK = "task."  # before the name of a setting of the task
 
 
 @dataclass
@@ -282,14 +283,24 @@ def _join(
     asked = {"token": secrets.token_hex(8), "question": ours}
     entries = written_once(path, QUESTION_FORMAT, lambda: asked)
     file: _File = typed(entries, _File, str(path))
-    for key, value in ours.items():
-        if file.question.get(key) != value:
-            theirs, now = shortened(file.question.get(key)), shortened(value)
+    theirs, now = _by_setting(file.question), _by_setting(ours)
+    for key in dict.fromkeys((*(key for key in theirs if key.startswith(OF_TASK)), *now)):
+        if key not in theirs or key not in now or theirs[key] != now[key]:
+            was, is_ = (shortened(q[key]) if key in q else "not given" for q in (theirs, now))
             raise InputError(
-                f"{folder}: is another comparison ({key}: {theirs}, now {now}); choose another "
+                f"{folder}: is another comparison ({key}: {was}, now {is_}); choose another "
                 "folder, or ask the same."
             )
     return file.token
+
+
+def _by_setting(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a question, with an entry for each setting of the task."""
+    task = question.get("task")
+    if not isinstance(task, dict):
+        return dict(question)
+    settings = {f"{OF_TASK}{key}": value for key, value in task.items()}
+    return settings | {key: value for key, value in question.items() if key != "task"}
 
 
 def _keep_best(folder: Path, choice: Choice) -> Path:

@@ -185,11 +185,13 @@ class Leaderboard:
 
     def notes(self) -> list[str]:
         """What the columns mean."""
+        known = any(row.interval is not None for row in self.rows)
+        drawn = f", and its {COVERAGE:.0%} interval, a paired bootstrap over {self.groups}"
+        interval = drawn if known else ""
         return [
             "Error: position MSE per coordinate on test windows, the mean over windows and seeds; "
             "± is the standard deviation over seeds.",
-            f"To the best: the difference relative to the best's error, and its {COVERAGE:.0%} "
-            f"interval, a paired bootstrap over {self.groups}.",
+            f"To the best: the difference relative to the best's error{interval}.",
             "Training: processor time, with the search and all seeds.",
         ]
 
@@ -197,7 +199,7 @@ class Leaderboard:
         """Why presets, or seeds of those that have a row, are missing."""
         shown = {row.preset for row in self.rows}
         return [
-            f"{'' if preset in shown else 'Left out: '}{preset}: {reason}"
+            f"{'' if preset in shown else 'Left out: '}{preset}: {reason.rstrip('.')}."
             for preset, reason in self.reasons.items()
         ]
 
@@ -221,7 +223,7 @@ class Leaderboard:
         rows = [
             [
                 row.preset,
-                *(number(value) for value in (row.error, row.median, row.deviation)),
+                *(_narrow(value) for value in (row.error, row.median, row.deviation)),
                 _behind(row, best),
                 duration(row.seconds),
             ]
@@ -368,17 +370,25 @@ def _behind(row: Standing, best: Standing) -> str:
     """The difference to the best as a share of its error, or, of many times it, as a factor."""
     if row is best or best.error == 0:
         return "–"
-    if row.interval is None:
-        return f"{100 * row.behind / best.error:+.0f} % [not known]"
-    shares = [value / best.error for value in (row.behind, *row.interval)]
+    shares = [value / best.error for value in (row.behind, *(row.interval or ()))]
     if max(map(abs, shares)) < 10:
-        texts = [
+        text, *ends = [
             f"{100 * share:+.0f}" if abs(share) >= 0.1 else f"{100 * share:+.1f}"
             for share in shares
         ]
-        return f"{texts[0]} % [{texts[1]}, {texts[2]}]"
-    texts = [number(1 + share, 2) for share in shares]
-    return f"×{texts[0]} [{texts[1]}, {texts[2]}]"
+        text += " %"
+    else:
+        text, *ends = [_narrow(1 + share, 2) for share in shares]
+        text = f"×{text}"
+    return f"{text} [{', '.join(ends) or 'not known'}]"
+
+
+def _narrow(value: float | None, digits: int = 3) -> str:
+    """As :func:`number`, with an exponent from ten thousand on: 1.23e4."""
+    if value is None or not abs(value) >= 1e4:
+        return number(value, digits)
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def duration(seconds: float) -> str:

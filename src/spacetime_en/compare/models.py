@@ -33,7 +33,7 @@ from spacetime_en.nn.forecaster import Forecaster
 from spacetime_en.nn.presets import find_preset
 from spacetime_en.runs.config import Config, open_task
 from spacetime_en.runs.run import Run, environment
-from spacetime_en.runs.search import search, tried
+from spacetime_en.runs.search import NothingFinishedError, search, seconds_spent, tried
 from spacetime_en.runs.training import Divergence, keep_untrained
 from spacetime_en.training.settings import TrainingSettings
 
@@ -150,9 +150,21 @@ class RateSearch(Job):
             training = question.budget.trial(config.training, pace)
             config = dataclasses.replace(config, training=training)
             result["trials"] = self._search(config, trials, task, folder, tell)
-        result["seconds"] = time.process_time() - begin
+        spent = seconds_spent(**self._study(folder)) if trials else 0.0
+        result["sitting_seconds"] = time.process_time() - begin
+        # (Of all sittings: an interrupted search goes on where it was.)
+        before = spent + (0.0 if pace is None else pace.spent)
+        result["seconds"] = max(result["sitting_seconds"], before)
         write_result(folder, self.name, result)
         return result
+
+    def _study(self, folder: Path) -> dict[str, Any]:
+        """Where the trials are."""
+        return {
+            "out": inside(folder, folder / SEARCHES / self.candidate.file_name),
+            "storage": self.question.storage,
+            "name": f"{self.question.token}--{self.candidate.file_name}",
+        }
 
     def _search(
         self, config: Config, trials: int, task: Task, folder: Path, tell: Tell
@@ -161,9 +173,7 @@ class RateSearch(Job):
 
         The first that are tried are the preset's own, three times it and a third of it.
         """
-        rate, storage = config.training.lr, self.question.storage
-        place = inside(folder, folder / SEARCHES / self.candidate.file_name)
-        study = f"{self.question.token}--{self.candidate.file_name}"
+        rate, study = config.training.lr, self._study(folder)
         done = 0
 
         def told(line: str) -> None:
@@ -171,20 +181,25 @@ class RateSearch(Job):
             done += 1
             tell(done / trials, line.partition(": ")[2])
 
-        search(
-            config,
-            place,
-            trials=trials,
-            storage=storage,
-            name=study,
-            space=(f"lr={rate / REACH!r}:{rate * REACH!r}:log",),
-            first=[{"lr": value} for value in (rate, rate * FACTOR, rate / FACTOR)[:trials]],
-            task=task,
-            notify=told,
-            alone=True,
-        )
-        found = tried(place, storage=storage, name=study)
-        return [{"lr": settings["lr"], "val_mse": error} for settings, error in found]
+        try:
+            search(
+                config,
+                trials=trials,
+                space=(f"lr={rate / REACH!r}:{rate * REACH!r}:log",),
+                first=[{"lr": value} for value in (rate, rate * FACTOR, rate / FACTOR)[:trials]],
+                task=task,
+                notify=told,
+                alone=True,
+                **study,
+            )
+        except NothingFinishedError:
+            raise InputError(
+                "its training diverged at every learning rate that was tried."
+            ) from None
+        found = [{"lr": settings["lr"], "val_mse": error} for settings, error in tried(**study)]
+        # Of equal errors, such as that of a base which no rate improves on, the first is used: the
+        # preset's own rate, in whatever order an interruption left the trials.
+        return sorted(found, key=lambda trial: (trial["val_mse"], trial["lr"] != rate, trial["lr"]))
 
     def _pace(self, config: Config, task: Task, folder: Path) -> Pace | None:
         """The pace of the model's training, measured once; None if steps are what counts."""

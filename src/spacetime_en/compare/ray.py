@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spacetime_en._util.errors import InputError, require
+from spacetime_en._util.errors import in_short, require
 from spacetime_en._util.threads import one_thread
 
 if TYPE_CHECKING:
@@ -67,8 +67,6 @@ def _carry_out(job: Job, folder: str) -> tuple[str | None, str, float]:
     begin, error = time.process_time(), None
     try:
         word = job.summary(job.carry_out(Path(folder), lambda *at: None))
-    except (InputError, ImportError, OSError) as wrong:
-        error = word = str(wrong)
-    except Exception as bug:  # a bug in one job must not stop the others
-        error = word = f"{type(bug).__name__}: {bug}"
+    except Exception as wrong:  # a bug in one job must not stop the others
+        error = word = in_short(wrong)
     return error, word, time.process_time() - begin

@@ -40,7 +40,7 @@ def write_comparison(
         task: that the models were compared on.
         board: the leaderboard.
         judgements: of all models.
-        cost: of the whole comparison.
+        cost: of the last sitting.
     Returns: the path of the report.
     """
     by_preset = {judgement.candidate.preset: judgement for judgement in judgements}
@@ -150,7 +150,7 @@ def _facts(task: Task, board: Leaderboard, cost: Mapping[str, Any]) -> dict[str,
         "Windows": ", ".join(f"{name} {count:,}" for name, count in sizes.items()),
         "Choice": "of learning rates, of the moment to stop and of the model: by validation "
         "windows; test windows were read once, after all trainings",
-        "Processor time": f"{duration(cost['processor_seconds'])} in all, "
+        "Processor time": f"{duration(cost['processor_seconds'])} in the last sitting, "
         f"{duration(cost['fitting_seconds'])} of them for fitting models and "
         f"{duration(cost['testing_seconds'])} for testing them"
         if cost

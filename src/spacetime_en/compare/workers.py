@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spacetime_en._util.errors import InputError, Interrupted
+from spacetime_en._util.errors import InputError, Interrupted, in_short
 from spacetime_en._util.files import locked, refuse_foreign
 from spacetime_en._util.machine import cores
 from spacetime_en._util.signals import STOP_SIGNALS, stop_signals
@@ -292,7 +292,5 @@ def _work(pipe: Connection, folder: Path, number: int, environment: dict[str, st
         except Interrupted:
             pipe.send(("stopped",))
             return
-        except (InputError, ImportError, OSError) as error:
-            end("failed", str(error))
         except Exception as error:  # a bug in one job must not stop the others
-            end("failed", f"{type(error).__name__}: {error}")
+            end("failed", in_short(error))

@@ -25,6 +25,7 @@ from spacetime_en.reproduce.plan import (
     TITLES,
     Data,
     Experiment,
+    H,
     Scale,
     table,
 )
@@ -34,10 +35,9 @@ TRIVIAL = {"last_frame": "last frame", "straight_line": "straight line"}
 NOISY_TRIVIAL = TRIVIAL | {"least_squares_line": "least squares line"}
 # By posterior sampling, N = 5, L = 10, H = 10,000, against the clean target:
 NOISY_FLOOR = 9.4  # python benchmarks/noise_floor.py --samples 64: 9.44 +- 0.18
-CHAOS = (
-    "The exact force with half the step already differs by 2.2 in the mean and 0.89 in the median "
-    "at N = 20: chaos, below which no model can be expected to go."
-)
+# By N at H = 10,000: python -m benchmarks.oracle charged, --nodes 20 --windows 500, --nodes 30
+# --windows 200.
+EQUIVARIANT_FLOORS = {5: "2.21 ± 0.10", 20: "4.02 ± 0.1", 30: "4.95 ± 0.2"}
 # Beside the label of a row whose learning rate was chosen by trials on another task.
 ELSEWHERE = " †"
 ELSEWHERE_NOTE = (
@@ -106,7 +106,12 @@ def compared(name: str, results: Results) -> Table:
             rows += _row(label, results.of([experiment]), columns, None)
     rows += _trivial_rows(results, data, models, columns, TRIVIAL)
     notes = _notes(rows, {MODELS[m].label: results.seeds(data, m) for m in models})
-    notes += [CHAOS] if rows and data.nodes > 5 else []
+    if rows and data.steps_ahead == H:
+        notes.append(
+            "No exactly equivariant model can be expected to have less than about "
+            f"{EQUIVARIANT_FLOORS[data.nodes]} in the mean: the simulator clips the components of "
+            "forces, along axes that such a model does not know."
+        )
     return Table(name, TITLES[name], _heads(columns), rows, notes)
 
 

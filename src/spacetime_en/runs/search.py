@@ -6,14 +6,15 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
 import torch
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from spacetime_en._util.errors import InputError, no_such
 from spacetime_en._util.files import make_folder, refuse_foreign, write_text_atomically
@@ -27,8 +28,10 @@ from spacetime_en.runs.study import (
     join_study,
     open_storage,
     readable,
+    seed_sampler,
     worker_name,
 )
+from spacetime_en.training.batches import derive_seed
 from spacetime_en.training.fitting import fit
 from spacetime_en.training.settings import TrainingSettings, seconds
 from spacetime_en.training.state import DivergenceError
@@ -36,7 +39,12 @@ from spacetime_en.training.state import DivergenceError
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
+SPENT = "seconds"  # attribute of a trial: the processor time that it took
 MOST_FAILURES = 5  # settings that cannot be used, before the search gives up
+
+
+class NothingFinishedError(InputError):
+    """No trial of a search was finished."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ def search(
         task: that of the config, if it is loaded already.
         notify: called with a line for every trial.
         alone: whether no other worker is at the study: what is suggested then depends on the seed
-            and on what was tried, and on no clock.
+            and on what was tried, and neither on a clock nor on interruptions.
     Returns: the best config.
     """
     # One worker, one device; for more devices there are more workers.
@@ -141,7 +149,7 @@ def search(
     refuse_foreign(folder, "study", BEST_FILE, JOURNAL, Path(storage or JOURNAL).name)
     make_folder(folder)
     with readable(storage, folder):
-        study = join_study(open_storage(storage, folder), name, config.training.seed, alone=alone)
+        study = join_study(open_storage(storage, folder), name, config.training.seed)
         _check_settings(study, config, sorted(space))
         for complete in study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False):
             float(complete.values[0])  # fails now, and not after the next trial
@@ -154,6 +162,7 @@ def search(
     def objective(trial: optuna.Trial) -> float:
         trial.set_user_attr("worker", worker_name())
         begun.append(trial)
+        begin = time.process_time()
         try:
             suggested = _with(config, {d.name: d.suggest(trial) for d in dimensions})
             value = _run_trial(suggested, task, trial)
@@ -164,12 +173,16 @@ def search(
             outcomes.append(str(error))
             impossible.append(error)
             raise
+        finally:
+            trial.set_user_attr(SPENT, time.process_time() - begin)
         outcomes.append(f"{value:.4g}")
         return value
 
     count = fail_dead_trials(study)
     _enqueue(study, first)
     while count < trials and time.monotonic() < until:
+        if alone:
+            seed_sampler(study, derive_seed(config.training.seed, count))
         # (Optuna's own loop, one trial at a time: it alone records that a worker is alive.)
         try:
             study.optimize(objective, n_trials=1, catch=InputError)
@@ -186,7 +199,7 @@ def search(
         notify(line)
         count = fail_dead_trials(study)
     if not _completed(study):
-        raise InputError(
+        raise NothingFinishedError(
             "search: no trial was finished; give it more time or trials, or a space in which "
             "training does not diverge."
         )
@@ -200,11 +213,30 @@ def tried(
 
     Trials that diverged or were pruned are left out. For the arguments see :func:`search`.
     """
-    with readable(storage, Path(out)):
-        study = join_study(open_storage(storage, Path(out)), name, seed=0)
-        complete = study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False)
+    with _trials_of(out, storage, name) as trials:
+        complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
         values = [(dict(trial.params), float(trial.values[0])) for trial in complete]
     return sorted(values, key=lambda pair: pair[1])
+
+
+def seconds_spent(
+    out: str | os.PathLike[str], *, storage: str | None = None, name: str = "spacetime"
+) -> float:
+    """The processor time of all trials of a study, but for those whose process was killed.
+
+    For the arguments see :func:`search`.
+    """
+    with _trials_of(out, storage, name) as trials:
+        return sum(float(trial.user_attrs.get(SPENT, 0.0)) for trial in trials)
+
+
+@contextmanager
+def _trials_of(
+    out: str | os.PathLike[str], storage: str | None, name: str
+) -> Iterator[list[FrozenTrial]]:
+    with readable(storage, Path(out)):
+        study = join_study(open_storage(storage, Path(out)), name, seed=0)
+        yield study.get_trials(deepcopy=False)
 
 
 def _enqueue(study: optuna.Study, first: Sequence[Mapping[str, Any]]) -> None:

@@ -120,23 +120,23 @@ def _database(url: str, tries: int = 5) -> RDBStorage:
     raise AssertionError
 
 
-def join_study(storage: BaseStorage, name: str, seed: int, *, alone: bool = False) -> optuna.Study:
-    """Create the study, or join it.
-
-    Only the worker that creates it samples by the seed alone; one that joins it and is `alone`,
-    by the seed and the number of trials.
-    """
+def join_study(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
+    """Create the study, or join it; only the worker that creates it samples by the seed alone."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         study = optuna.create_study(storage=storage, study_name=name)
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=storage, study_name=name)
         # All workers with one seed would suggest the same.
-        other = (len(study.get_trials(deepcopy=False)),) if alone else (os.getpid(), time.time_ns())
-        seed = derive_seed(seed, *other)
-    study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
+        seed = derive_seed(seed, os.getpid(), time.time_ns())
+    seed_sampler(study, seed)
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_min_trials=4)
     return study
+
+
+def seed_sampler(study: optuna.Study, seed: int) -> None:
+    """Let what the study suggests next depend on this seed and on its trials alone."""
+    study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
 
 
 def fail_dead_trials(study: optuna.Study) -> int:
