@@ -27,6 +27,7 @@ RESULTS = Path("results/symmetries/power.json")
 PLANTED: tuple[dict[str, float], ...] = (
     *({"wind": 0.1}, {"wind": 0.5}, {"wall": 0.1}, {"wall": 0.5}, {"wall": 2.0}),
     *({"clip": 0.7}, {"clip": 0.5}, {"swirl": 0.1}, {"favourite": 0.1}, {"drag": 0.1}),
+    {"trap": 0.5},
 )
 
 
@@ -43,7 +44,9 @@ def world(
     swirl: float = 0.0,
     favourite: float = 0.0,
     clip: float = np.inf,
+    trap: float = 0.0,
     noise: float = 0.02,
+    gaps: float = 0.0,
     along_x: bool = False,
 ) -> Task:
     """A task of runs of a few nodes that attract each other: four frames in, the next one out.
@@ -55,10 +58,13 @@ def world(
         drag: in still air.
         field: acceleration against the last axis.
         wall: strength of walls beyond |x_1| > 1.
-        swirl: turn all velocities to the left: only reflections break.
+        swirl: turn all velocities to the left: reflections, boosts and time reversal break.
         favourite: node 0 feels forces stronger by this share.
         clip: each component of the attraction is cut off at this: only rotations break.
+        trap: strength of a round trap about 0, whose force is the cube of the distance: only
+            translations break, and scale.
         noise: acceleration that changes from step to step.
+        gaps: share of the nodes in frames that are not observed.
         along_x: all start with the same velocity, along the first axis: the law stays symmetric.
     """
     rng = np.random.default_rng(seed)
@@ -80,6 +86,7 @@ def world(
         a = likes * stretch * np.clip(pull, -clip, clip) - field * np.eye(dims)[-1]
         a += (0.5 if wind else drag) * (air - v)
         a[..., 0] -= wall * (np.sign(x) * np.maximum(np.abs(x) - 1, 0))[..., 0]
+        a -= trap * np.square(x).sum(-1, keepdims=True) * x
         if swirl:
             a[..., :2] += swirl * np.stack([-v[..., 1], v[..., 0]], axis=-1)
         return a
@@ -92,8 +99,12 @@ def world(
         v = v + dt / 2 * (acceleration(x, v) + jitter)
         x = x + dt * v
         v = v + dt / 2 * (acceleration(x, v) + jitter)
+    observed = rng.random((runs, 7, nodes)) >= gaps
     made = Trajectories.from_arrays(
-        np.stack(frames_x, axis=1), np.stack(frames_v, axis=1), times=np.arange(7) * dt * every
+        np.stack(frames_x, axis=1),
+        np.stack(frames_v, axis=1),
+        times=np.arange(7) * dt * every,
+        observed=observed if gaps else None,
     )
     return Task.from_trajectories(made, length=4, stride=1, target_steps=1)
 
@@ -154,7 +165,7 @@ def main() -> None:
     """Measure both, and write them down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=100, help="symmetric data sets")
-    parser.add_argument("--first", type=int, default=20_000, help="the first of their seeds")
+    parser.add_argument("--first", type=int, default=50_000, help="the first of their seeds")
     parser.add_argument("--repeats", type=int, default=10, help="data sets of each strength")
     parser.add_argument("--runs", type=int, nargs="+", default=[100, 400], help="their sizes")
     parser.add_argument("--out", type=Path, default=RESULTS)

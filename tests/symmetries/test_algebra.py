@@ -37,6 +37,10 @@ def test_the_galilean_algebra():
     assert found().words == "so(2), all translations, all boosts"
 
 
+def test_a_line_has_translations_and_boosts_only():
+    assert found(dims=1).words == "all translations, all boosts"
+
+
 def test_a_wind_leaves_no_boost():
     words = found(wind=0.5).words
     assert "all translations" in words

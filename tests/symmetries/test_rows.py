@@ -6,6 +6,7 @@ import torch
 
 from benchmarks.symmetry_power import world
 from spacetime_en import SpacetimeGraph
+from spacetime_en.data import Task, Trajectories
 from spacetime_en.geometry import random_rotation
 from spacetime_en.symmetries.rows import describe, rows_of_windows, sample, typical_distance
 from tests.helpers import masked, particles
@@ -62,3 +63,39 @@ def test_nodes_that_are_missing_change_nothing():
     graph = masked()
     vectors, _, _ = describe(graph, 1.0)
     assert vectors[graph.observed.all(1)].isfinite().all()
+
+
+def test_of_neighbours_only_the_last_frame_counts():
+    graph = particles()
+
+    def without(frame):
+        observed = torch.ones(graph.x.shape[:3], dtype=torch.bool)
+        observed[:, frame, 1] = False
+        return describe(graph.replace(observed=observed), 1.0)[0][:, 0]
+
+    vectors, _, _ = describe(graph, 1.0)
+    torch.testing.assert_close(without(0), vectors[:, 0])
+    assert not torch.allclose(without(-1), vectors[:, 0])
+
+
+def test_one_observation_has_no_velocity_of_its_own():
+    """Where velocities are differences, a neighbour that was seen once is not looked at."""
+    x = np.random.default_rng(0).standard_normal((40, 7, 3, 2)).cumsum(1)
+    observed = np.ones(x.shape[:3], dtype=bool)
+    observed[:, :3, 1] = False
+    paths = Trajectories.from_arrays(x, observed=observed)
+    task = Task.from_trajectories(paths, length=4, stride=1, target_steps=1)
+    sampled = sample(task)
+    seen = sampled.graph.observed.sum(1)
+    assert (seen[:, 1] == 0).any()
+    assert (seen != 1).all()
+
+
+@pytest.mark.parametrize("centre", [np.array([1.0, -2.0]), np.zeros(2)])
+def test_a_place_is_one_more_vector_that_no_boost_changes(centre):
+    sampled = sample(world(runs=10))
+    rows = rows_of_windows(sampled, 1.0)
+    placed = rows.with_place(centre)
+    np.testing.assert_array_equal(placed.vectors[:, -1], rows.position - centre)
+    assert placed.relative[-1]
+    assert not placed.near[-1]

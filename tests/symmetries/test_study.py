@@ -80,6 +80,74 @@ def test_a_field_leaves_the_rotations_about_it():
     assert report["boost"].verdict == "holds"  # what falls, falls in a train, too
 
 
+@pytest.fixture(scope="module")
+def trapped():
+    """In a round trap, whose centre the mean place misses by 0.09."""
+    return find_symmetries(world(runs=200, seed=408, dims=3, trap=0.5))
+
+
+def test_a_round_trap_leaves_rotations(trapped):
+    assert broken(trapped) == {"translation"}
+    assert trapped.axis is None
+    assert "--task.up" not in " ".join(trapped.advice)
+
+
+def test_boosts_leave_last_positions_alone(trapped):
+    """A field that depends on the place alone is no evidence against them, in either sense."""
+    assert trapped["boost"].verdict == "holds"
+    assert "all boosts" in trapped.algebra.words
+
+
+def test_an_anisotropic_force_in_a_round_trap_is_found():
+    task = world(runs=200, seed=404, dims=3, trap=0.5, anisotropy=0.3)
+    report = find_symmetries(task, only=("translation", "rotation"))
+    assert broken(report) == {"translation", "rotation"}
+    assert report.axis == (1, 0, 0)
+
+
+def test_no_axis_without_a_broken_rotation():
+    """A rotation that is hardly broken (here by 1 %) gives nobody an up."""
+    task = world(runs=400, seed=4, dims=3, anisotropy=0.04)
+    report = find_symmetries(task, only=("rotation",))
+    assert report["rotation"].verdict == "slightly broken"
+    assert report.axis is None
+
+
+def test_a_line_has_no_rotations():
+    report = find_symmetries(world(runs=150, seed=3, dims=1))
+    assert report["rotation"].verdict == "untested"
+    assert report["rotation"].words == "a line has none"
+    assert report["reflection"].verdict == "holds"
+    assert broken(report) == set()
+    assert not any("an up" in said for said in report.advice)
+
+
+def test_a_field_on_a_line_does_not_tell_about_mirrors():
+    report = find_symmetries(world(runs=150, seed=3, dims=1, trap=0.5))
+    assert report["translation"].verdict == "broken"
+    assert report["reflection"].verdict == "untested"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gaps_are_no_place(seed):
+    task = world(runs=200, seed=seed, nodes=6, gaps=0.15)
+    assert find_symmetries(task, only=("translation",))["translation"].verdict != "broken"
+
+
+def test_what_turns_left_breaks_time_reversal_and_mirrors():
+    report = find_symmetries(world(runs=200, seed=5, swirl=0.5))
+    assert report["time reversal"].verdict == "broken"
+    assert report["reflection"].verdict == "broken"
+    assert "cannot express that" in report.advice[-1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_in_a_trap_may_be_played_backwards(seed):
+    task = world(runs=200, seed=seed, nodes=1, trap=0.5)
+    found = find_symmetries(task, only=("time reversal",))["time reversal"]
+    assert found.verdict != "broken"
+
+
 def test_what_a_report_says_in_json(symmetric):
     said = symmetric.to_json()
     assert set(said["symmetries"]) == set(ASKED_ABOUT)
@@ -135,6 +203,18 @@ def test_straight_lines_have_nothing_to_break():
     lines = Trajectories.from_arrays(x + v * np.arange(5.0)[:, None, None], v.repeat(5, axis=1))
     with pytest.raises(InputError, match="straight lines"):
         find_symmetries(Task.from_trajectories(lines, length=2, stride=1, target_steps=1))
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_rounding_is_no_law(measured):
+    rng = np.random.default_rng(0)
+    x, v = rng.standard_normal((2, 200, 1, 3, 2))
+    paths = x + v * (0.1 * np.arange(8))[:, None, None]
+    lines = Trajectories.from_arrays(
+        paths, v.repeat(8, axis=1) if measured else None, times=0.1 * np.arange(8)
+    )
+    with pytest.raises(InputError, match="straight lines"):
+        find_symmetries(Task.from_trajectories(lines, length=4, stride=1, target_steps=1))
 
 
 def test_steps_are_told():

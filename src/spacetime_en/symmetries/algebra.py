@@ -195,8 +195,8 @@ def _named(
 ) -> str:
     """The null space in words."""
     parts = []
-    turning = round(shares["rotation"])
-    if turning == counts["rotation"]:
+    turning = round(shares.get("rotation", 0.0))  # (a line has no rotations, and no shears)
+    if n > 1 and turning == counts["rotation"]:
         parts.append(f"so({n})")
     elif turning == 1 and n == 3:
         turns = [g.A for g in every if g.kind == "rotation"]
@@ -213,6 +213,6 @@ def _named(
             parts.append(whole)
     if shares["scaling"] > 0.5:
         parts.append("scaling")
-    if shares["shear"] > 0.5:
+    if shares.get("shear", 0.0) > 0.5:
         parts.append(f"{round(shares['shear'])} shears")
     return ", ".join(parts) or "none"

@@ -10,6 +10,8 @@ import numpy as np
 
 from spacetime_en.symmetries.rows import Array
 
+ROUNDING = 1e-9  # of the length of a vector
+
 
 def own_frames(vectors: Array, axis: Array | None = None) -> Array:
     """Rotations to a frame of each row's own, (R, n, n), det = 1: Gram-Schmidt on its vectors.
@@ -39,7 +41,13 @@ def own_frames(vectors: Array, axis: Array | None = None) -> Array:
 
 
 def turned(frames: Array, vectors: Array) -> Array:
-    """Vectors of each row in its frame: (R, n, n) and (R, n) or (R, K, n) -> the same shape."""
+    """Vectors of each row in its frame: (R, n, n) and (R, n) or (R, K, n) -> the same shape.
+
+    Components that are rounding, as of vectors that frames are made of, are 0: standardised, they
+    would be as good as any other.
+    """
     if vectors.ndim == 2:
-        return np.asarray(np.einsum("rij,rj->ri", frames, vectors))
-    return np.asarray(np.einsum("rij,rkj->rki", frames, vectors))
+        return turned(frames, vectors[:, None])[:, 0]
+    found = np.einsum("rij,rkj->rki", frames, vectors)
+    length = np.linalg.norm(vectors, axis=2, keepdims=True)
+    return np.asarray(np.where(np.abs(found) < ROUNDING * length, 0.0, found))

@@ -33,8 +33,8 @@ def same_pose(rows: Rows, axis: Array | None = None) -> str | None:
     heading = mean_v / np.maximum(np.linalg.norm(mean_v, axis=1, keepdims=True), 1e-300)
     shapes = (_outer(mean_v), _sums(_outer(v), rows), _sums(_outer(x - mean_x[rows.window]), rows))
     of_heading, of_velocities, of_places = (_alike(shape, across) for shape in shapes)
-    if of_heading > ALIKE:
-        same = np.linalg.norm(heading.mean(0)) > ALIKE
+    same = np.linalg.norm(heading.mean(0)) > ALIKE
+    if of_heading > ALIKE or (rows.dims == 1 and same):
         return "all windows head the same way" if same else "all windows head along one line"
     if max(of_velocities, of_places) > ALIKE:
         return "all windows are turned the same way"

@@ -306,14 +306,7 @@ def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
     Args:
         axes: directions that the mirror leaves alone, (a, n): none, if all rotations hold.
     """
-    order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
-    fixed = np.broadcast_to(axes, (len(rows), *axes.shape))
-    frames = own_frames(np.concatenate([fixed, rows.vectors[:, order]], axis=1))
-    across = turned(frames, rows.vectors)[:, :, -1]  # (R, K)
-    typical = np.maximum(np.abs(across).mean(0), 1e-300)
-    widest = np.abs(across / typical).argmax(1)[:, None]
-    hand = np.sign(np.take_along_axis(across, widest, axis=1))  # (R, 1)
-    frames[:, -1] *= np.where(hand == 0, 1.0, hand)
+    frames, hand = handed_frames(rows, axes)
     asked = Asked.of(rows, identity, frames)
     smoother = asked.smoother()
     expected = smoother.fits(asked.residual)
@@ -322,8 +315,29 @@ def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
     return answer(asked, smoother, [_times(weights, _constants(rows)), hand * expected])
 
 
-def scaling(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
-    """Does size matter? Windows are divided by their size s; psi: log s, times what moves."""
+def handed_frames(rows: Rows, axes: Array) -> tuple[Array, Array]:
+    """Frames that mirrors turn along, too, (R, n, n), and the handedness of each row, (R, 1).
+
+    Args:
+        axes: directions that are left alone, (a, n).
+    """
+    order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
+    fixed = np.broadcast_to(axes, (len(rows), *axes.shape))
+    frames = own_frames(np.concatenate([fixed, rows.vectors[:, order]], axis=1))
+    across = turned(frames, rows.vectors)[:, :, -1]  # (R, K)
+    typical = np.maximum(np.abs(across).mean(0), 1e-300)
+    widest = np.abs(across / typical).argmax(1)[:, None]
+    hand = np.sign(np.take_along_axis(across, widest, axis=1))
+    frames[:, -1] *= np.where(hand == 0, 1.0, hand)
+    return frames, hand
+
+
+def scaling(sampled: Sampled, unit: float, identity: bool, centre: Array | None) -> Evidence | None:
+    """Does size matter? Windows are divided by their size s; psi: log s, times what moves.
+
+    Args:
+        centre: about which the law may know the place, (n,); None: it does not.
+    """
     graph, target = sampled.graph.to(torch.float64), sampled.target.to(torch.float64)
     if graph.box is not None:
         return None
@@ -341,6 +355,8 @@ def scaling(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
         target=Forecast(target.x / by, target.v / by, target.times, target.mask),
     )
     rows = rows_of_windows(scaled, unit / float(np.median(size)))
+    if centre is not None:
+        rows = rows.with_place(centre / size[window, None])
     rows = replace(rows, residual=bounded(rows.residual))
     asked = Asked.of(rows, identity)
     smoother = asked.smoother()
@@ -351,12 +367,18 @@ def scaling(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
     return answer(asked, smoother, [_times(weights, fields)])
 
 
-def time_reversal(sampled: Sampled, unit: float, identity: bool) -> Evidence | None:
+def time_reversal(
+    sampled: Sampled, unit: float, identity: bool, centre: Array | None
+) -> Evidence | None:
     """Played backwards, is it the same law? psi: the direction of time, times what moves.
 
     Of measured velocities, the state at the last frame forecasts the target, and the target, with
     its velocity reversed, the last frame. Otherwise, three frames h apart are read from both ends.
-    None: the windows have no such frames.
+    Fields M v with any matrix M are among psi: a magnetic force has no part along v.
+
+    Args:
+        centre: about which the law may know the place, (n,); None: it does not.
+    Returns: None if the windows have no such frames.
     """
     both = _both_ways(sampled)
     if both is None:
@@ -378,11 +400,14 @@ def time_reversal(sampled: Sampled, unit: float, identity: bool) -> Evidence | N
         )
     }
     rows = replace(ways[0], **joined)
+    if centre is not None:
+        rows = rows.with_place(centre)
     rows = replace(rows, residual=bounded(rows.residual))
     asked = Asked.of(rows, identity)
     smoother = asked.smoother()
     sign = np.repeat([1.0, -1.0], len(ways[0]))[:, None]
-    fields = [*_constants(rows), rows.vectors[:, VELOCITY], smoother.fits(asked.residual)]
+    of_velocity = matrix_fields(rows.vectors[:, VELOCITY]).swapaxes(0, 1)
+    fields = [*_constants(rows), *of_velocity, smoother.fits(asked.residual)]
     return answer(asked, smoother, [_times(sign, fields)], LEAST_OVERLAP)
 
 
@@ -412,6 +437,8 @@ def _both_ways(sampled: Sampled) -> tuple[Sampled, Sampled] | None:
     if graph.observed is not None:
         there = graph.observed.all(1, keepdim=True)
         mask = there if mask is None else mask & there
+    if mask is not None:  # both ways see the same nodes
+        forward, backward = (way.replace(observed=mask) for way in (forward, backward))
     pairs = zip((forward, backward), ends, speeds, strict=True)
     ways = [
         replace(sampled, graph=way, target=Forecast(x, v, way.horizon[:, -1:], mask))

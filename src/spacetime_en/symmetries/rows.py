@@ -68,10 +68,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.residual)
 
-    def with_vector(self, vector: Array) -> Rows:
-        """The same rows with one more vector, (R, n), that boosts do change."""
-        vectors = np.concatenate([self.vectors, vector[:, None]], axis=1)
-        relative, near = (np.append(which, False) for which in (self.relative, self.near))
+    def with_place(self, centre: Array) -> Rows:
+        """The same rows with one more vector: the last position, from a centre, (n,) or (R, n).
+
+        No boost changes it: it adds to velocities, and turns paths about the last frame.
+        """
+        place = (self.position - centre)[:, None]
+        vectors = np.concatenate([self.vectors, place], axis=1)
+        relative, near = np.append(self.relative, True), np.append(self.near, False)
         return replace(self, vectors=vectors, relative=relative, near=near)
 
 
@@ -119,6 +123,9 @@ def sample(task: Task, most_rows: int = MOST_ROWS) -> Sampled:
     groups = Groups.of(np.concatenate(runs), all_steps[:, 0], span, ENOUGH_GROUPS)
     graph, target = read[0] if len(read) == 1 else collate(read)
     measured = task.train.trajectories.measured_velocities
+    if graph.observed is not None and not measured:
+        twice = graph.observed.sum(1, keepdim=True) > 1  # once is too few for a difference
+        graph = graph.replace(observed=graph.observed & twice)
     last = all_steps[:, task.train.length - 1]
     return Sampled(graph, target, groups, last, not task.train.ragged, measured)
 
@@ -164,6 +171,13 @@ def _observed_throughout(graph: SpacetimeGraph) -> Tensor:
     return graph.observed.all(1)
 
 
+def _observed_last(graph: SpacetimeGraph) -> Tensor:
+    """Which nodes were observed in the last frame, (B, N): all that is read of neighbours."""
+    if graph.observed is None:
+        return _observed_throughout(graph)
+    return graph.observed[:, -1]
+
+
 def _scalars(graph: SpacetimeGraph) -> Tensor:
     """The attributes of nodes in the last frame, (B, N, S), without their speeds; few only."""
     B, _, N, _ = graph.x.shape
@@ -196,7 +210,7 @@ def describe(
         vectors.append(x[:, frame] - x[:, -1] + ago * v[:, -1])
         relative.append(True)
     if N > 1:
-        there = _observed_throughout(graph).to(x).unsqueeze(-1)  # (B, N, 1)
+        there = _observed_last(graph).to(x).unsqueeze(-1)  # (B, N, 1)
         others = (there.sum(1, keepdim=True) - there).clamp(min=1)
         for t in (h * v[:, -1], x[:, -1]):
             t = t.masked_fill(there == 0, 0.0)

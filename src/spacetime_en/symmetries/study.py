@@ -13,10 +13,12 @@ from spacetime_en.data.task import Task
 from spacetime_en.symmetries import questions
 from spacetime_en.symmetries.algebra import Algebra, algebra_of
 from spacetime_en.symmetries.axis import axis_of
+from spacetime_en.symmetries.centre import centre_of
 from spacetime_en.symmetries.partial import Evidence
 from spacetime_en.symmetries.poses import same_pose
 from spacetime_en.symmetries.rows import (
     MOST_ROWS,
+    VELOCITY,
     Array,
     Rows,
     rows_of_windows,
@@ -29,6 +31,9 @@ SLIGHT = 0.02  # a change of forecasts, beside the residual, that hardly matters
 # Windows are not spread over these groups by chance: late, large or fast ones look unlike others.
 # What the forecaster misses then differs, too, and a change below SLIGHT is no evidence.
 DRIFTING = ("time shift", "time reversal", "scale", "boost")
+# Nor are the places of windows spread evenly about the centre of a field, which is estimated.
+DRIFTING_IN_A_FIELD = (*DRIFTING, "rotation", "reflection")
+ROUNDING = 1e-6  # of a position in single precision, with a margin
 FEWEST_WINDOWS, FEWEST_BLOCKS = 100, 12
 Verdict = Literal["holds", "slightly broken", "broken", "untested"]
 OF_SPACE = ("translation", "rotation", "reflection", "permutation")
@@ -129,7 +134,7 @@ def find_symmetries(
     unit = typical_distance(sampled.graph)
     plain = rows_of_windows(sampled, unit)
     rows = replace(plain, residual=questions.bounded(plain.residual))
-    if not np.abs(rows.residual).max() > 0:
+    if _is_rounding(plain):
         raise InputError("windows: everything moves on straight lines; every symmetry holds.")
     asked: dict[str, Evidence | None] = {}
 
@@ -143,23 +148,32 @@ def find_symmetries(
 
     identity = ask("permutation", lambda: questions.permutation(rows))
     known = questions.translation(rows, identity)  # (tells how much is explained, too)
-    somewhere = ask("translation", lambda: known)
-    if somewhere:  # then the law may know the place: a circular wall still lets all turn
-        rows = rows.with_vector(rows.position - rows.position.mean(0))
+    ask("translation", lambda: known)
+    # Then the law may know the place: a circular wall still lets all turn.
+    somewhere = _speaks_against(known)
+    centre = centre_of(rows, identity) if somewhere else None
+    if centre is not None:
+        rows = rows.with_place(centre)
+    alone = sampled.graph.x.shape[2] == 1
+    # (Of a node that is alone, nothing else tells where in a weak field it is.)
+    about = rows.position.mean(0) if alone and centre is None else centre
     ask("boost", lambda: questions.boost(rows, identity))
     ask("time shift", lambda: questions.time_shift(rows, identity))
-    pose = same_pose(rows)
-    turning = None if pose is not None else questions.turning_of(rows, identity)
+    untested = _untested(rows, somewhere)
+    turning = None if "rotation" in untested else questions.turning_of(rows, identity)
     ask("rotation", lambda: None if turning is None else turning.evidence)
     axis = None if turning is None else _axis(task, turning, rows, identity)
-    ask("reflection", lambda: _reflection(rows, identity, turning, axis))
-    ask("scale", lambda: questions.scaling(sampled, unit, identity))
-    ask("time reversal", lambda: questions.time_reversal(sampled, unit, identity))
+    if "reflection" in untested:
+        ask("reflection", lambda: None)
+    else:
+        ask("reflection", lambda: _reflection(rows, identity, turning, axis))
+    ask("scale", lambda: questions.scaling(sampled, unit, identity, about))
+    ask("time reversal", lambda: questions.time_reversal(sampled, unit, identity, about))
     algebra = None if only else algebra_of(sampled, unit)
     tell(1)
-    untested = {} if pose is None else dict.fromkeys(("rotation", "reflection"), pose)
-    findings = _judged(asked, UNTESTED | untested)
-    if not any(f.name == "rotation" and "broken" in f.verdict for f in findings):
+    drifting = DRIFTING_IN_A_FIELD if somewhere else DRIFTING
+    findings = _judged(asked, UNTESTED | untested, drifting)
+    if not any(f.name == "rotation" and f.verdict == "broken" for f in findings):
         axis = None
     return SymmetryReport(
         task.label,
@@ -171,6 +185,26 @@ def find_symmetries(
         algebra,
         _advice(findings, axis, stated_up(task)),
     )
+
+
+def _is_rounding(rows: Rows) -> bool:
+    """Whether all that is left of straight lines is the rounding of positions."""
+    way = np.linalg.norm(rows.vectors[:, VELOCITY], axis=1)
+    reach = np.linalg.norm(rows.position, axis=1) + way
+    return bool((np.linalg.norm(rows.residual, axis=1) <= ROUNDING * reach).all())
+
+
+def _untested(rows: Rows, somewhere: bool) -> dict[str, str]:
+    """Why rotations and reflections cannot be asked about, if they cannot.
+
+    Args:
+        somewhere: whether it matters where a node is.
+    """
+    pose = same_pose(rows)
+    untested = {} if pose is None else dict.fromkeys(("rotation", "reflection"), pose)
+    if rows.dims == 1 and somewhere:
+        untested["reflection"] = "it matters where on the line, and its middle is not known"
+    return untested | ({"rotation": LINE} if rows.dims == 1 else {})
 
 
 def _speaks_against(evidence: Evidence | None) -> bool:
@@ -205,11 +239,10 @@ def _reflection(
 ) -> Evidence | None:
     """Mirrors that contain the axis; if no rotation holds, the coordinate mirror that fits best.
 
-    None: rotations cannot be tested, and whether a window has another hand or was turned neither.
+    (Where rotations cannot be tested, neither can whether a window has another hand or was turned;
+    only on a line there is nothing to be turned.)
     """
-    if turning is None:
-        return None
-    if axis is not None or not _speaks_against(turning.evidence):
+    if axis is not None or turning is None or not _speaks_against(turning.evidence):
         kept = np.zeros((0, rows.dims)) if axis is None else axis[None]
         return questions.mirrored(rows, identity, kept)
     found = [
@@ -219,7 +252,9 @@ def _reflection(
     return max(found, key=lambda evidence: -1.0 if evidence.p is None else evidence.p)
 
 
-def _judged(asked: dict[str, Evidence | None], untested: dict[str, str]) -> tuple[Finding, ...]:
+def _judged(
+    asked: dict[str, Evidence | None], untested: dict[str, str], drifting: Sequence[str]
+) -> tuple[Finding, ...]:
     """Verdicts at the level, corrected for their number (Holm)."""
     p = {name: e.p for name, e in asked.items() if e is not None and e.p is not None}
     rejected = set()
@@ -235,7 +270,7 @@ def _judged(asked: dict[str, Evidence | None], untested: dict[str, str]) -> tupl
             continue
         score = evidence.size
         verdict: Verdict = "holds"
-        if name in rejected and name in DRIFTING:
+        if name in rejected and name in drifting:
             verdict = "broken" if score[1] >= SLIGHT else "holds"
         elif name in rejected:
             verdict = "broken" if score[0] >= SLIGHT else "slightly broken"
@@ -243,6 +278,7 @@ def _judged(asked: dict[str, Evidence | None], untested: dict[str, str]) -> tupl
     return tuple(findings)
 
 
+LINE = "a line has none"
 UNTESTED = {
     "translation": "all windows are at the same place",
     "rotation": "all windows point the same way",
@@ -261,7 +297,7 @@ def _advice(
     """What to do about what was found."""
     broken = {f.name for f in findings if f.verdict == "broken"}
     said = []
-    if any(f.name == "rotation" and f.verdict == "untested" for f in findings):
+    if any(f.name == "rotation" and f.verdict == "untested" and f.words != LINE for f in findings):
         said.append(
             "Whether there is an up cannot be told"
             + (
@@ -296,7 +332,11 @@ def _advice(
             "Nodes are not exchangeable: use ridge, kernel or body, or set-2 with --model.named."
         )
     if "reflection" in broken:
-        said.append("Left differs from right: the equivariant models here commute with mirrors.")
+        up = ", with an up, too," if stated is not None or axis is not None else ""
+        said.append(
+            f"Left differs from right: the equivariant models here{up} commute with mirrors and "
+            "cannot express that; compare them with mlp and lstm."
+        )
     if not broken & {"translation", "rotation", "reflection", "permutation"}:
         said.append(
             "Nothing that matters speaks against models equivariant to E(n) and permutations."

@@ -68,7 +68,7 @@ class Embedding(NamedTuple):
 def convolve(
     phi_e: nn.Sequential,
     phi_x: nn.Sequential,
-    phi_h: nn.Sequential,
+    phi_h: nn.Sequential | None,
     h: Tensor,
     s_ij: Tensor,
     x_ij: Tensor,
@@ -78,26 +78,27 @@ def convolve(
     """sum_j x_ij phi_x(m_ij) and phi_h(h_i, sum_j m_ij), where m_ij = phi_e(h_i, h_j, s_ij).
 
     Args:
+        phi_h: None if features stay as they are: 0 stands in for it.
         h: (B, L, N, width).
         s_ij: the scalars of an edge, (B, L, N, K, c).
         x_ij: (B, L, N, K, n).
         embedding: what h was embedded from, if it was.
     Returns: (B, L, N, n) and (B, L, N, width).
     """
-    if not is_unmodified(phi_e, phi_x, phi_h):
+    if not is_unmodified(phi_e, phi_x, *([] if phi_h is None else [phi_h])):
         h_i, h_j = h.unsqueeze(3).expand(*s_ij.shape[:4], -1), neighbourhood.gather(h)
         m_ij = phi_e(torch.cat([h_i, h_j, s_ij], dim=-1))  # (B, L, N, K, width)
         mask = neighbourhood.mask.unsqueeze(-1)
         pull = (x_ij * phi_x(m_ij) * mask).sum(3)
+        if phi_h is None:
+            return pull, torch.zeros_like(h)
         return pull, phi_h(torch.cat([h, (m_ij * mask).sum(3)], dim=-1))
     # From the weights: an MLP of several arguments begins with a sum of Linears.
-    in_e, in_h = linear_at(phi_e, 0), linear_at(phi_h, 0)
+    in_e = linear_at(phi_e, 0)
     width = h.shape[-1]
     of_i, of_j, of_s = in_e.weight.split([width, width, in_e.in_features - 2 * width], dim=1)
-    of_h, of_m = in_h.weight.split([width, width], dim=1)
     if embedding is None:
         p, q = F.linear(h, of_i, in_e.bias).flatten(0, 2), F.linear(h, of_j).flatten(0, 2)
-        hidden = F.linear(h, of_h, in_h.bias)
     else:
         # theta_i and theta_j join the few scalars of the edge.
         theta = embedding.theta
@@ -107,12 +108,20 @@ def convolve(
         of_theta_j, bias = embedding.fold(of_j, bias)
         of_s = torch.cat([of_theta_i, of_theta_j, of_s], dim=1)
         p, q = bias.unsqueeze(0), bias.new_empty(0, width)
-        hidden = F.linear(theta, *embedding.fold(of_h, in_h.bias))
     w2, wx, u = linear_at(phi_e, 2), linear_at(phi_x, 0), linear_at(phi_x, 2)
     weights = Weights(of_s, w2.weight, w2.bias, wx.weight, wx.bias, u.weight)
     m_i, pull = summed_messages(p, q, neighbourhood.edges(s_ij, x_ij), weights)  # (BLN, ...)
+    pull = pull.unflatten(0, h.shape[:3])
+    if phi_h is None:
+        return pull, torch.zeros_like(h)
+    in_h = linear_at(phi_h, 0)
+    of_h, of_m = in_h.weight.split([width, width], dim=1)
+    if embedding is None:
+        hidden = F.linear(h, of_h, in_h.bias)
+    else:
+        hidden = F.linear(embedding.theta, *embedding.fold(of_h, in_h.bias))
     hidden = hidden + F.linear(m_i.view_as(h), of_m)
-    return pull.unflatten(0, h.shape[:3]), phi_h[2](F.silu(hidden))
+    return pull, phi_h[2](F.silu(hidden))
 
 
 class EGCL(nn.Module):

@@ -25,7 +25,8 @@ class GraphForce(nn.Module):
     def __init__(self, features: int, hidden: int, layers: int) -> None:
         super().__init__()
         self.h = nn.Parameter(torch.randn(hidden))
-        self.layers = nn.ModuleList(PullLayer(features, hidden) for _ in range(layers))
+        updates = [True] * (layers - 1) + [False]  # nobody reads the last features
+        self.layers = nn.ModuleList(PullLayer(features, hidden, update) for update in updates)
 
     def forward(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor:
         """Accelerations (B, N, n), from the differences and distances of all pairs."""
@@ -39,13 +40,13 @@ class GraphForce(nn.Module):
 
 
 class PullLayer(nn.Module):
-    """One graph convolution: what pulls on nodes, and the update of their features."""
+    """One graph convolution: what pulls on nodes, and the update of their features, if any."""
 
-    def __init__(self, features: int, hidden: int) -> None:
+    def __init__(self, features: int, hidden: int, update: bool) -> None:
         super().__init__()
         self.phi_e = nn.Sequential(*mlp(2 * hidden + 1 + features, hidden, hidden), nn.SiLU())
         self.phi_x = mlp(hidden, hidden, 1, bias=False)
-        self.phi_h = mlp(2 * hidden, hidden, hidden)
+        self.phi_h = mlp(2 * hidden, hidden, hidden) if update else None
         nn.init.zeros_(linear_at(self.phi_x, 2).weight)  # no forces before training
 
     def forward(
