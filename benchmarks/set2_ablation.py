@@ -187,8 +187,6 @@ def measured(row: str, data: str, budget: dict[str, Any]) -> dict[str, Any]:
     return {
         "row": row,
         "data": data,
-        "command": f"python -m benchmarks.set2_ablation '{row}' --data {data} "
-        f"--max-time {budget['max_time']}",
         "budget": budget,
         "steps": progress.step,
         "best_step": progress.best_step,
@@ -210,7 +208,9 @@ def main() -> None:
             words = row.replace(": ", "-").replace(" ", "-")
             result = RESULTS / f"{data}--{words}.json"
             if not result.exists():
-                found = measured(row, data, {"max_time": given.max_time, "clock": "cpu"})
+                command = f"python -m benchmarks.set2_ablation '{row}' --data {data} --max-time "
+                found = {"command": f"{command}{given.max_time}"}
+                found |= measured(row, data, {"max_time": given.max_time, "clock": "cpu"})
                 write_text_atomically(result, json.dumps(found, indent=1) + "\n")
             found = json.loads(result.read_text())
             x, v = (found["validation"][f"{what}_mse"] for what in ("position", "velocity"))

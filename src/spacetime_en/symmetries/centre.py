@@ -11,8 +11,8 @@ import numpy as np
 from spacetime_en.symmetries.questions import Asked, handed_frames
 from spacetime_en.symmetries.rows import Array, Rows
 
-REACH = 0.15  # of a step, in standard deviations of the place
-MOST_STEPS = 5
+_REACH = 0.15  # of a step, in standard deviations of the place
+_MOST_STEPS = 5
 
 
 def centre_of(rows: Rows, identity: bool) -> Array:
@@ -21,8 +21,8 @@ def centre_of(rows: Rows, identity: bool) -> Array:
     From the mean place, by parabolas through the held-out errors at three places on each axis.
     """
     centre = rows.position.mean(0)
-    reach = REACH * float(np.sqrt(rows.position.var(0).mean()))
-    for _ in range(MOST_STEPS):
+    reach = _REACH * float(np.sqrt(rows.position.var(0).mean()))
+    for _ in range(_MOST_STEPS):
         step = np.array([_step(rows, identity, centre, reach * e) for e in np.eye(rows.dims)])
         centre = centre + reach * step
         if np.abs(step).max() < 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from spacetime_en.symmetries.rows import Array
 
-ROUNDING = 1e-9  # of the length of a vector
+_ROUNDING = 1e-9  # of the length of a vector
 
 
 def own_frames(vectors: Array, axis: Array | None = None) -> Array:
@@ -50,4 +50,4 @@ def turned(frames: Array, vectors: Array) -> Array:
         return turned(frames, vectors[:, None])[:, 0]
     found = np.einsum("rij,rkj->rki", frames, vectors)
     length = np.linalg.norm(vectors, axis=2, keepdims=True)
-    return np.asarray(np.where(np.abs(found) < ROUNDING * length, 0.0, found))
+    return np.asarray(np.where(np.abs(found) < _ROUNDING * length, 0.0, found))

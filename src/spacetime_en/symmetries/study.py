@@ -33,7 +33,7 @@ SLIGHT = 0.02  # a change of forecasts, beside the residual, that hardly matters
 DRIFTING = ("time shift", "time reversal", "scale", "boost")
 # Nor are the places of windows spread evenly about the centre of a field, which is estimated.
 DRIFTING_IN_A_FIELD = (*DRIFTING, "rotation", "reflection")
-ROUNDING = 1e-6  # of a position in single precision, with a margin
+_ROUNDING = 1e-6  # of a position in single precision, with a margin
 FEWEST_WINDOWS, FEWEST_BLOCKS = 100, 12
 Verdict = Literal["holds", "slightly broken", "broken", "untested"]
 OF_SPACE = ("translation", "rotation", "reflection", "permutation")
@@ -191,7 +191,7 @@ def _is_rounding(rows: Rows) -> bool:
     """Whether all that is left of straight lines is the rounding of positions."""
     way = np.linalg.norm(rows.vectors[:, VELOCITY], axis=1)
     reach = np.linalg.norm(rows.position, axis=1) + way
-    return bool((np.linalg.norm(rows.residual, axis=1) <= ROUNDING * reach).all())
+    return bool((np.linalg.norm(rows.residual, axis=1) <= _ROUNDING * reach).all())
 
 
 def _untested(rows: Rows, somewhere: bool) -> dict[str, str]:
