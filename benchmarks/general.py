@@ -92,15 +92,12 @@ def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> 
     windows = config.load_task()
     run, trials = trained(config, runs / path.stem, rates, windows)
     model = run.model()
+    command = f"python -m benchmarks.general {row} --preset {preset} --seeds {seed}"
     found = {
         "row": row,
         "preset": preset,
         "seed": seed,
-        "command": " ".join(
-            ["python -m benchmarks.general", row, "--preset", preset, "--seeds", str(seed)]
-            + ["--rates"] * bool(rates)
-            + [f"{rate:g}" for rate in rates]
-        ),
+        "command": f"{command} --rates {' '.join(map(str, rates))}" if rates else command,
         **account(run, trials),
         "evaluation": evaluate(model, windows).report,
         "worst_equivariance_error": {

@@ -141,11 +141,12 @@ def compare(
     said: list[str] = []
     if symmetries:
         options = options_for(folder, loaded)
-        up, augment = options.up_for(task), True
+        up = options.up_for(task)
+        augment = options.may_turn(up)
         if up is not None:
             task = {**task, "up": up}
             loaded = open_task(task)
-        if up is not None or not (augment := options.may_turn(up)):
+        if up is not None or not augment:
             candidates, reasons = find_candidates(loaded, task, presets, augment=augment)
         said = options.said(candidates, up)
         notify(" ".join(said))

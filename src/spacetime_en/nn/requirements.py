@@ -55,14 +55,17 @@ def check_nodes(graph: SpacetimeGraph, nodes: int) -> None:
     check_no_padding(graph, f"this model is tied to N = {nodes} nodes")
 
 
-def check_length(graph: SpacetimeGraph, frames: int) -> None:
-    """Refuse a graph with another number of frames than the model's."""
+def check_length(
+    graph: SpacetimeGraph,
+    frames: int,
+    model: str = "this model is tied to",
+    instead: str | None = None,
+) -> None:
+    """Refuse a graph with another number of frames than the model's; say what, and what to do."""
     L = graph.x.shape[1]
     if frames != L:
-        raise InputError(
-            f"x: this model is tied to {frames} frames, the graph has {L}; build it with "
-            f"frames={L}."
-        )
+        instead = instead or f"build it with frames={L}"
+        raise InputError(f"x: {model} {frames} frames, the graph has {L}; {instead}.")
 
 
 def check_last_frame(graph: SpacetimeGraph) -> None:

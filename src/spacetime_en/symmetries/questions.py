@@ -8,23 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.symmetries.frames import own_frames, turned
 from spacetime_en.symmetries.partial import LEAST_SPREAD, Evidence, Smoother, folds_of, weigh
-from spacetime_en.symmetries.rows import LENGTHS, VELOCITY, Array, Rows, Sampled, rows_of_windows
+from spacetime_en.symmetries.rows import VELOCITY, Array, Rows
 
 WAVES = 100  # random Fourier features
-# Of the direction of time, given the state: where starts look unlike ends, a forecaster that is
-# good at the ones and bad at the others would pass for a law that knows the direction.
-LEAST_OVERLAP = 0.7
 LONGEST = 0.99  # quantile: longer residuals count as this long
-LEAST_SIZES = 0.1  # standard deviation of the logarithm of the sizes of windows
 
 
 @dataclass(frozen=True)
@@ -137,25 +130,21 @@ def answer(
     return weigh(smoother, asked.residual, whole, rows.groups, rows.group, least_spread)
 
 
-def _times(weights: Array, vectors: Sequence[Array]) -> Array:
+def weighted_fields(weights: Array, vectors: Sequence[Array]) -> Array:
     """Each weight (R, w) times each vector (R, n): (R, w V, n)."""
     stacked = np.stack(vectors, axis=1)  # (R, V, n)
     product = np.einsum("rw,rvn->rwvn", weights, stacked)
     return np.asarray(product.reshape(len(weights), -1, stacked.shape[2]))
 
 
-def _constants(rows: Rows) -> list[Array]:
-    """The unit vectors of the laboratory as fields, (R, n) each."""
-    return [np.broadcast_to(e, rows.residual.shape) for e in np.eye(rows.dims)]
-
-
 def matrix_fields(vector: Array) -> Array:
     """All E_kl u with one entry 1 in row k and column l, as fields, (R, n) -> (R, n n, n)."""
-    return _times(vector, _units_like(vector))
+    return weighted_fields(vector, constant_fields(vector))
 
 
-def _units_like(vector: Array) -> list[Array]:
-    return [np.broadcast_to(e, vector.shape) for e in np.eye(vector.shape[1])]
+def constant_fields(like: Array) -> list[Array]:
+    """The unit vectors of the laboratory as fields, of the shape (R, n) of `like` each."""
+    return [np.broadcast_to(e, like.shape) for e in np.eye(like.shape[1])]
 
 
 # --- the questions --------------------------------------------------------------------------------
@@ -170,8 +159,8 @@ def permutation(rows: Rows) -> Evidence | None:
     smoother = asked.smoother()
     expected = smoother.fits(asked.residual)
     indicator = np.eye(nodes)[rows.node] - 1 / nodes
-    fields = [*_constants(rows), rows.vectors[:, VELOCITY], expected]
-    return answer(asked, smoother, [_times(indicator, fields)])
+    fields = [*constant_fields(rows.residual), rows.vectors[:, VELOCITY], expected]
+    return answer(asked, smoother, [weighted_fields(indicator, fields)])
 
 
 def translation(rows: Rows, identity: bool) -> Evidence:
@@ -187,7 +176,9 @@ def translation(rows: Rows, identity: bool) -> Evidence:
     squares = place[:, rows_] * place[:, columns]
     beyond = [np.maximum(place - high, 0), np.maximum(low - place, 0)]
     weights = np.concatenate([place, squares, *beyond], axis=1)
-    return answer(asked, asked.smoother(), [_times(weights, _constants(rows))])
+    return answer(
+        asked, asked.smoother(), [weighted_fields(weights, constant_fields(rows.residual))]
+    )
 
 
 def boost(rows: Rows, identity: bool) -> Evidence:
@@ -205,8 +196,12 @@ def time_shift(rows: Rows, identity: bool) -> Evidence:
     time = rows.time - rows.time.mean()
     time = time / np.maximum(time.std(), 1e-300)
     weights = np.stack([time, np.square(time)], axis=1)
-    fields = [*_constants(rows), rows.vectors[:, VELOCITY], smoother.fits(asked.residual)]
-    return answer(asked, smoother, [_times(weights, fields)])
+    fields = [
+        *constant_fields(rows.residual),
+        rows.vectors[:, VELOCITY],
+        smoother.fits(asked.residual),
+    ]
+    return answer(asked, smoother, [weighted_fields(weights, fields)])
 
 
 @dataclass(frozen=True)
@@ -248,7 +243,7 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     fits = smoother.fits(asked.residual)
     linear = np.stack([rows.vectors[:, VELOCITY], turned(back, fits)])  # (2, R, n)
     matrices = changed_matrices(rows.dims, axis)
-    constant = np.stack(_constants(rows), axis=1)
+    constant = np.stack(constant_fields(rows.residual), axis=1)
     if axis is not None:
         constant = constant - np.einsum("rkn,n,m->rkm", constant, axis, axis)
     fields = [np.einsum("mij,rj->rmi", matrices, u) for u in linear]
@@ -312,7 +307,9 @@ def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
     expected = smoother.fits(asked.residual)
     sizes = [np.linalg.norm(u, axis=1) for u in (asked.vectors[:, VELOCITY], expected)]
     weights = hand * np.stack([np.ones(len(rows)), *sizes], axis=1)
-    return answer(asked, smoother, [_times(weights, _constants(rows)), hand * expected])
+    return answer(
+        asked, smoother, [weighted_fields(weights, constant_fields(rows.residual)), hand * expected]
+    )
 
 
 def handed_frames(rows: Rows, axes: Array) -> tuple[Array, Array]:
@@ -330,135 +327,3 @@ def handed_frames(rows: Rows, axes: Array) -> tuple[Array, Array]:
     hand = np.sign(np.take_along_axis(across, widest, axis=1))
     frames[:, -1] *= np.where(hand == 0, 1.0, hand)
     return frames, hand
-
-
-def scaling(sampled: Sampled, unit: float, identity: bool, centre: Array | None) -> Evidence | None:
-    """Does size matter? Windows are divided by their size s; psi: log s, times what moves.
-
-    Args:
-        centre: about which the law may know the place, (n,); None: it does not.
-    """
-    graph, target = sampled.graph.to(torch.float64), sampled.target.to(torch.float64)
-    if graph.box is not None:
-        return None
-    plain = rows_of_windows(sampled, unit)
-    window, count = plain.window, len(graph)
-    square = np.square(plain.vectors[:, :LENGTHS]).sum((1, 2))
-    total = np.bincount(window, square, count) / np.maximum(np.bincount(window, minlength=count), 1)
-    size = np.sqrt(np.where(total > 0, total, 1.0))
-    if np.log(size).std() < LEAST_SIZES:
-        return None
-    by = torch.from_numpy(size)[:, None, None, None]
-    scaled = replace(
-        sampled,
-        graph=graph.replace(x=graph.x / by, v=graph.v / by),
-        target=Forecast(target.x / by, target.v / by, target.times, target.mask),
-    )
-    rows = rows_of_windows(scaled, unit / float(np.median(size)))
-    if centre is not None:
-        rows = rows.with_place(centre / size[window, None])
-    rows = replace(rows, residual=bounded(rows.residual))
-    asked = Asked.of(rows, identity)
-    smoother = asked.smoother()
-    log = np.log(size)[window]
-    log = (log - log.mean()) / max(float(log.std()), 1e-300)
-    weights = np.stack([log, np.square(log)], axis=1)
-    fields = [*rows.vectors.swapaxes(0, 1), smoother.fits(asked.residual)]
-    return answer(asked, smoother, [_times(weights, fields)])
-
-
-def time_reversal(
-    sampled: Sampled, unit: float, identity: bool, centre: Array | None
-) -> Evidence | None:
-    """Played backwards, is it the same law? psi: the direction of time, times what moves.
-
-    Of measured velocities, the state at the last frame forecasts the target, and the target, with
-    its velocity reversed, the last frame. Otherwise, three frames h apart are read from both ends.
-    Fields M v with any matrix M are among psi: a magnetic force has no part along v.
-
-    Args:
-        centre: about which the law may know the place, (n,); None: it does not.
-    Returns: None if the windows have no such frames.
-    """
-    both = _both_ways(sampled)
-    if both is None:
-        return None
-    ways = [rows_of_windows(way, unit) for way in both]
-    if len(ways[0]) != len(ways[1]):
-        return None
-    joined: dict[str, Any] = {
-        name: np.concatenate([getattr(way, name) for way in ways])
-        for name in (
-            "residual",
-            "vectors",
-            "scalars",
-            "position",
-            "time",
-            "node",
-            "window",
-            "group",
-        )
-    }
-    rows = replace(ways[0], **joined)
-    if centre is not None:
-        rows = rows.with_place(centre)
-    rows = replace(rows, residual=bounded(rows.residual))
-    asked = Asked.of(rows, identity)
-    smoother = asked.smoother()
-    sign = np.repeat([1.0, -1.0], len(ways[0]))[:, None]
-    of_velocity = matrix_fields(rows.vectors[:, VELOCITY]).swapaxes(0, 1)
-    fields = [*_constants(rows), *of_velocity, smoother.fits(asked.residual)]
-    return answer(asked, smoother, [_times(sign, fields)], LEAST_OVERLAP)
-
-
-def _both_ways(sampled: Sampled) -> tuple[Sampled, Sampled] | None:
-    """One-frame windows with one target, forwards and backwards."""
-    graph, target = sampled.graph.unwrapped(), sampled.target
-    if sampled.measured:
-        forward = _one_frame(graph, graph.x[:, -1], graph.v[:, -1])
-        backward = _one_frame(graph, target.x[:, -1], -target.v[:, -1])
-        ends = target.x[:, -1:], graph.x[:, -1:]
-        speeds = target.v[:, -1:], -graph.v[:, -1:]
-        where = target.mask
-    else:
-        found = _frames_apart(graph)
-        if found is None:
-            return None
-        frame, place = found
-        h = graph.horizon[:, place, None, None]
-        here, before, after = graph.x[:, -1], graph.x[:, frame], target.x[:, place]
-        graph = graph.replace(horizon=graph.horizon[:, place : place + 1])
-        forward = _one_frame(graph, here, (here - before) / h)
-        backward = _one_frame(graph, here, (here - after) / h)
-        ends = after[:, None], before[:, None]
-        speeds = forward.v, backward.v
-        where = None if target.mask is None else target.mask[:, place : place + 1]
-    mask = None if where is None else where[:, -1:]
-    if graph.observed is not None:
-        there = graph.observed.all(1, keepdim=True)
-        mask = there if mask is None else mask & there
-    if mask is not None:  # both ways see the same nodes
-        forward, backward = (way.replace(observed=mask) for way in (forward, backward))
-    pairs = zip((forward, backward), ends, speeds, strict=True)
-    ways = [
-        replace(sampled, graph=way, target=Forecast(x, v, way.horizon[:, -1:], mask))
-        for way, x, v in pairs
-    ]
-    return ways[0], ways[1]
-
-
-def _frames_apart(graph: SpacetimeGraph) -> tuple[int, int] | None:
-    """A frame and a target that are equally far from the last frame; the farthest of them."""
-    since, ahead = graph.since.to(graph.horizon), graph.horizon
-    for place in reversed(range(ahead.shape[1])):
-        for frame in range(graph.x.shape[1] - 1):
-            if torch.allclose(since[:, frame], ahead[:, place], rtol=1e-4):
-                return frame, place
-    return None
-
-
-def _one_frame(graph: SpacetimeGraph, x: torch.Tensor, v: torch.Tensor) -> SpacetimeGraph:
-    """The last frame of windows with other positions and velocities, (B, N, n)."""
-    last = torch.full((len(graph),), graph.x.shape[1] - 1)
-    frame = graph.frame(last, graph.horizon[:, -1:])
-    return frame.replace(x=x[:, None], v=v[:, None])

@@ -10,7 +10,7 @@ import numpy as np
 
 from spacetime_en._util.errors import InputError
 from spacetime_en.data.task import Task
-from spacetime_en.symmetries import questions
+from spacetime_en.symmetries import questions, transformed
 from spacetime_en.symmetries.algebra import Algebra, algebra_of
 from spacetime_en.symmetries.axis import axis_of
 from spacetime_en.symmetries.centre import centre_of
@@ -167,8 +167,8 @@ def find_symmetries(
         ask("reflection", lambda: None)
     else:
         ask("reflection", lambda: _reflection(rows, identity, turning, axis))
-    ask("scale", lambda: questions.scaling(sampled, unit, identity, about))
-    ask("time reversal", lambda: questions.time_reversal(sampled, unit, identity, about))
+    ask("scale", lambda: transformed.scaling(sampled, unit, identity, about))
+    ask("time reversal", lambda: transformed.time_reversal(sampled, unit, identity, about))
     algebra = None if only else algebra_of(sampled, unit)
     tell(1)
     drifting = DRIFTING_IN_A_FIELD if somewhere else DRIFTING

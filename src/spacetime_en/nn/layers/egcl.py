@@ -15,7 +15,7 @@ from spacetime_en.nn.layers.messages import (
     summed_messages,
 )
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
-from spacetime_en.nn.layers.pieces import by_pieces
+from spacetime_en.nn.layers.pieces import by_pieces, even_cuts
 
 CHUNKS_PER_PIECE = 4  # of messages in a piece of an EGNN, at most
 
@@ -265,7 +265,7 @@ class EGNN(nn.Module):
         fours = -(-chunks // (4 * CHUNKS_PER_PIECE))
         count = min(chunks, 2) if fours == 1 else 4 * fours
         # Frames larger than a piece are cut into chunks of messages instead.
-        return [frames * (k + 1) // count for k in range(count)] if count <= frames else [frames]
+        return even_cuts(frames, count if count <= frames else 1)
 
     def _is_unmodified(self) -> bool:
         """Whether pieces may run on other threads: no hooks, no layers of another kind."""

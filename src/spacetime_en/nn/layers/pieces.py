@@ -27,7 +27,8 @@ def by_pieces(
         function: of the index of the first row and of tensors of rows; its outputs are rows, too.
         cuts: where pieces end, the last one at the number of rows.
         rows: tensors with that number of rows.
-        weights: other tensors that `function` reads and that may need gradients.
+        weights: other tensors that `function` reads and that may need gradients; none is among the
+            rows, or depends on another: second derivatives would count it twice.
     """
     weights = [w for w in weights if w.requires_grad]
     if torch.is_grad_enabled() and any(t.requires_grad for t in (*rows, *weights)):
@@ -42,6 +43,11 @@ def by_pieces(
             return function(first, *piece)
 
     return _joined(_each(value, _cut(cuts, rows)))
+
+
+def even_cuts(rows: int, count: int) -> list[int]:
+    """Where `count` pieces of about the same number of rows end."""
+    return [rows * (k + 1) // count for k in range(count)]
 
 
 class _Graph(NamedTuple):

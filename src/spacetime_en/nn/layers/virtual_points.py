@@ -33,7 +33,7 @@ from torch.utils.checkpoint import checkpoint
 from spacetime_en.nn.layers.egcl import is_unmodified, mlp
 from spacetime_en.nn.layers.messages import runs_eagerly
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
-from spacetime_en.nn.layers.pieces import by_pieces
+from spacetime_en.nn.layers.pieces import by_pieces, even_cuts
 
 HEADS = 4
 # Distances below which two points count as one, in the model's units of length.
@@ -121,7 +121,7 @@ class VirtualPointAttention(nn.Module):
             p_j, z_j = (edges.senders_of(t.unsqueeze(1)).squeeze(1) for t in (p, z_j))
             return self.received(p, z_i, p_j, z_j, x_ij, a_ij, mask)
         B, N, K, _ = x_ij.shape
-        # (Points twice: gradients of receivers and of senders are kept apart.)
+        # (Points twice, for `by_pieces`: as rows of receivers, and as a tensor that all read.)
         p_i, p, z_i, z = (t.reshape(B * N, -1) for t in (points, points, z_i, z_j))
 
         def receivers(p_i: Tensor, z_i: Tensor, senders: Tensor, *of_edges: Tensor) -> Received:
@@ -135,8 +135,7 @@ class VirtualPointAttention(nn.Module):
 
         rows = (p_i, z_i, edges.senders, *(t.flatten(0, 1) for t in (x_ij, a_ij, mask)))
         weights = [w for linear in self.of_edges for w in linear.parameters()]
-        count = -(-B * N * K // PIECE)
-        cuts = [B * N * (k + 1) // count for k in range(count)]
+        cuts = even_cuts(B * N, -(-B * N * K // PIECE))
         m_i, pull = by_pieces(piece, cuts, rows, (p, z, *weights))
         return m_i.unflatten(0, (B, N)), pull.unflatten(0, (B, N))
 

@@ -19,6 +19,7 @@ from spacetime_en.nn.forecaster import ClosedForm, Example, Forecaster
 from spacetime_en.nn.layers.target_times import hat_functions
 from spacetime_en.nn.models.ridge import Ridge, SharedRidge
 from spacetime_en.nn.models.trivial import TRIVIAL_MODELS, LastFrame, StraightLine
+from spacetime_en.nn.requirements import check_length
 from spacetime_en.nn.rollout import first_step
 
 BaseName = Literal["auto", "straight-line", "last-frame", "parabola", "least-squares-line", "ridge"]
@@ -78,7 +79,12 @@ class Base(nn.Module):
         if self.chosen != "ridge":
             return TRIVIAL_MODELS[self.chosen]().forecast(graph), line
         assert self.ridge is not None
-        self._check_frames(graph)
+        check_length(
+            graph,
+            self.ridge.settings["frames"],
+            "the base of this model, ridge, has weights for",
+            "give it as many, or train with base='straight-line' for windows of any length",
+        )
         known = graph._replace(horizon=self.times.expand(graph.x.shape[0], -1))  # (len fixes B)
         fitted, straight = self.ridge.forecast(known), StraightLine().forecast(known)
         # What ridge adds to uniform motion grows as t^2 in positions and as t in velocities.
@@ -88,26 +94,16 @@ class Base(nn.Module):
         v = now * _mixed(weights, (fitted.v - straight.v) / then)
         return line._replace(x=line.x + x, v=line.v + v), line
 
-    def _check_frames(self, graph: SpacetimeGraph) -> None:
-        assert self.ridge is not None
-        L, frames = graph.x.shape[1], self.ridge.settings["frames"]
-        if frames != L:
-            raise InputError(
-                f"x: the base of this model, ridge, has weights for {frames} frames, the graph has "
-                f"{L}; give it as many, or train with base='straight-line' for windows of any "
-                "length."
-            )
-
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
         """Fit ridge, and choose."""
         self.times.copy_(train[0].horizon.mean(0))
         usual, found = self.chosen, {}
         for name in NAMES if self.name == "auto" else (self.name,):
-            if name == "ridge" and self.ridge is None:
-                continue
             try:
-                if name == "ridge" and self.ridge is not None:
+                if name == "ridge":
+                    if self.ridge is None:
+                        continue
                     self.ridge.solve([train], [val])
                 self.chosen = name
                 found[name] = float(errors(self(val[0]), val[1])[0].mean())
