@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from spacetime_en import Forecast, Forecaster, InputError, build_model
-from spacetime_en.data import Task, Trajectories, Windows
+from spacetime_en import Forecast, Forecaster, InputError, SpacetimeGraph, build_model
+from spacetime_en.data import Task, Trajectories, Windows, simulate
 from spacetime_en.data.compatibility import facts_of
 from spacetime_en.data.readers import read
 from spacetime_en.runs.prediction import count_windows, fast_batch, predict, target_times
@@ -544,3 +544,17 @@ def test_tables_of_forecasts_have_the_users_ids_and_frames(tmp_path):
     ]  # fmt: skip
     ada = table["x"][table["id"] == "ada"]
     assert float(cells[2][3]) == pytest.approx(ada[-1] + 2 * (ada[-1] - ada[-2]))
+
+
+def test_a_table_has_the_spread_of_models_that_say_one(tmp_path):
+    t = simulate("springs", 2, save=range(0, 50, 10), seed=0)
+    model = build_model("set-2", samples=4, targets=2, base="straight-line").double()
+    options = dict(length=4, frame_time=float(t.times[1]), horizon_times=(0.01, 0.02))
+    head, *rows = predict(model, t, tmp_path / "out.csv", **options).read_text().splitlines()
+    assert head.endswith("vx,vy,vz,spread")
+    springs = t.attributes["spring"][:1, None, ..., None]
+    graph = SpacetimeGraph(
+        t.x[:1, :4], t.v[:1, :4], edge_attr=springs, times=t.times[:4], horizon=[[0.01, 0.02]]
+    )
+    spread = model(graph).spread
+    assert float(rows[0].rpartition(",")[2]) == pytest.approx(float(spread[0, 0, 0]))

@@ -623,6 +623,18 @@ def test_the_start_competes_once_also_if_training_was_interrupted_there(tiny_tas
     assert [state.progress.step for state, best in again if best] == [0]
 
 
+def test_what_was_trained_before_goes_on_from_there(tiny_task):
+    model = build_model("set-2", like=tiny_task.train[:1][0], hidden=8, channels=4, layers=1)
+    fit(model, tiny_task, SETTINGS, display=False)
+    other = dataclasses.replace(tiny_task, train=tiny_task.val, val=tiny_task.train)
+    graph, target = other.val[:]
+    with torch.no_grad():
+        before = float((model(graph).x - target.x).square().mean())
+    kept = States()
+    fit(model, other, HASTY, save=kept, display=False)
+    assert kept[0][0].progress.best == pytest.approx(before, rel=1e-5)
+
+
 def test_what_corrects_nothing_is_first_validated_after_training(tiny_task):
     assert not small(tiny_task).corrects_base
     progress = fit(small(tiny_task), tiny_task, SETTINGS, lr=1e-12, display=False)

@@ -231,7 +231,8 @@ class ForecastTable:
         self._heads = [frame, str(named.get("id") or "id")]
         self._heads += _entries(named, "positions", n) or list(axes)
         self._heads += _entries(named, "velocities", n) or [f"v{axis}" for axis in axes]
-        if len({"recording", f"last_{frame}", *self._heads}) < len(self._heads) + 2:
+        ours = {"recording", f"last_{frame}", "spread"}
+        if len(ours.union(self._heads)) < len(ours) + len(self._heads):
             plain = ["frame", "id", *axes, *(f"v{axis}" for axis in axes)]
             self._heads = plain  # names of the user's would not tell columns apart
         span = like.steps[-1] - like.steps[0]
@@ -246,6 +247,7 @@ class ForecastTable:
         v: NDArray[np.float64],
         ids: NDArray[np.int64] | None = None,
         mask: NDArray[np.bool_] | None = None,
+        spread: NDArray[np.float64] | None = None,
     ) -> None:
         """Write the forecasts of a batch of windows.
 
@@ -256,6 +258,7 @@ class ForecastTable:
             x, v: forecasts, (b, T, N, n).
             ids: number of each node, (b, N), as in ``Trajectories.ids``; None: 0, ..., N - 1.
             mask: which forecasts to write, (b, T, N); None: all.
+            spread: as of a ``Forecast``, (b, T, N); None: the model says none, of any batch.
         """
         b, T, N, n = x.shape
         seen = np.ones((b, T, N), dtype=bool) if mask is None else mask
@@ -282,6 +285,8 @@ class ForecastTable:
         columns[identity] = [self._names[i] for i in numbers.tolist()] if named else numbers
         for d, head in enumerate(rest):
             columns[head] = (x if d < n else v)[window, target, node, d % n]
+        if spread is not None:
+            columns["spread"] = spread[window, target, node]
         self._write(columns)
 
 
@@ -297,8 +302,8 @@ def open_forecasts(path: str | os.PathLike[str], like: Trajectories) -> Iterator
     """Write forecasts as a table of the kind that the data came from, batch by batch.
 
     Its columns are the recording (of several), the last frame that was seen, the frame that is
-    forecast, the id, positions and velocities; frames, ids and names are the user's own. The file
-    appears under its name only when it is whole.
+    forecast, the id, positions, velocities, and the spread of models that say one; frames, ids and
+    names are the user's own. The file appears under its name only when it is whole.
 
     Args:
         path: ``.csv``, ``.tsv`` or ``.txt`` (with tabs), or ``.parquet`` (the extra ``parquet``).

@@ -37,6 +37,7 @@ class Forecaster(Pretrained, nn.Module):
 
     reads_horizon: ClassVar[bool] = False  # whether one model serves any horizon
     forecasts_paths: ClassVar[bool] = False  # whether `forecast` answers several target times
+    interpolates_times: ClassVar[bool] = False  # and those between the times of its training, too
     config: Mapping[str, Any] = MappingProxyType({})
     settings: Mapping[str, Any] = MappingProxyType({})
     trained_on: DataFacts | None = None
@@ -176,10 +177,12 @@ class Forecaster(Pretrained, nn.Module):
             one_step = len(known) == 1 and math.isclose(known[0], facts.frame_time, rel_tol=1e-6)
             # (Trained for several times, a model learned each apart, or all of them step by step.)
             if not (one_step or (len(known) > 1 and not self.forecasts_paths)):
+                between = self.interpolates_times and len(known) > 1
                 raise InputError(
-                    f"horizon: this model was trained to forecast {few_numbers(known)} ahead, from "
-                    f"frames {facts.frame_time:g} apart, and can forecast no other times; train it "
-                    "for these times or for one frame step, or use a model that reads the horizon, "
+                    f"horizon: this model was trained to forecast {few_numbers(known)} ahead"
+                    f"{' and at times between these' if between else ''}, from frames "
+                    f"{facts.frame_time:g} apart, and can forecast no other times; train it for "
+                    "these times or for one frame step, or use a model that reads the horizon, "
                     "such as set-flow."
                 )
         return rollout(self.forecast, graph)

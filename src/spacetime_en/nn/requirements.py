@@ -7,7 +7,7 @@ import torch
 from spacetime_en._util.errors import InputError
 from spacetime_en.graph import SpacetimeGraph
 
-_ANY_NODES = "a model of any number of nodes, such as set or egnn"
+_ANY_NODES = "a model of any number of nodes, such as egnn, or set-2 without `named`"
 
 
 def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> None:
@@ -90,7 +90,7 @@ def check_frames(graph: SpacetimeGraph, frames: int) -> None:
             raise InputError(
                 f"observed: this model needs every node in all {frames} frames, but node {node} of "
                 f"graph {b} is missing in some; fill its gaps, leave it out, or take a model that "
-                "takes gaps, such as set or egnn."
+                "takes gaps, such as set-2 or egnn."
             )
 
 
@@ -112,7 +112,7 @@ def check_whole_frames(graph: SpacetimeGraph, why: str) -> None:
     if (graph.observed != graph.observed.any(2, keepdim=True)).any():
         raise InputError(
             f"observed: {why}, but a node is missing in a frame in which others are there; fill "
-            "the gaps, or take a model that takes them, such as set or egnn."
+            "the gaps, or take a model that takes them, such as set-2 or egnn."
         )
 
 

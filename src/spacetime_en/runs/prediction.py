@@ -232,7 +232,7 @@ def _write_table(
             if t.ids is not None:
                 assert batch.read.slots is not None
                 ids = t.ids[runs[:, None], last[:, None], batch.read.slots]
-            mask = batch.forecast.mask
+            mask, spread = batch.forecast.mask, batch.forecast.spread
             table.append(
                 runs,
                 last,
@@ -241,6 +241,7 @@ def _write_table(
                 batch.forecast.v.numpy(),
                 ids,
                 None if mask is None else mask.numpy(),
+                None if spread is None else spread.numpy(),
             )
 
 

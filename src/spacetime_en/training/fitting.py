@@ -45,8 +45,9 @@ def fit(
 
     After continuing from a `state`, these are the best of this sitting, or the last ones if none
     were better than before. A model that corrects a simple forecast is validated before the first
-    step, too, so that it is never worse on validation windows. A model with a closed form, such as
-    ridge, is solved instead.
+    step, too, so that it is never worse on validation windows. One that was trained before goes on
+    from its weights, with the base and the sizes that they were learned with. A model with a closed
+    form, such as ridge, is solved instead.
 
     Args:
         model: the model to train.
@@ -72,6 +73,7 @@ def fit(
     settings = replace(settings, **changes)
     if settings.batch_size is None:
         settings = settings.for_nodes(mean_nodes(task))
+    is_new = model.trained_on is None
     # (What only looks like a task, of graphs made by hand, has no such facts.)
     model.trained_on = facts_of(task) if isinstance(task, Task) else None
     if isinstance(model, ClosedForm):
@@ -84,7 +86,7 @@ def fit(
     from spacetime_en.training.trainer import run_training
 
     loggers = argument("loggers", loggers, Sequence[Logger])
-    if state is None and model.calibrates:
+    if state is None and is_new and model.calibrates:
         model.calibrate(some_windows(task.train, model), some_windows(task.val, model))
     module = ForecastModule(model, task, settings, state, loggers)
     shown = [Display(task)] if display else []

@@ -116,6 +116,42 @@ def test_gaps_and_what_is_in_them():
     assert_equivariant(model, graph)
 
 
+def test_how_long_ago_a_node_was_seen_matters():
+    graph, target = accelerated(N=1)
+    model = calibrated((graph, target), base="straight-line")
+    with torch.no_grad():
+        model.enter_age.normal_()
+    # The same six observations; in the second graph a companion was seen some time after them.
+    forecasts = []
+    for late in (0.5, 5.0):
+        times = torch.cat([graph.times, graph.times[:, -1:] + late], dim=1)
+        x, v = (torch.cat([t, t[:, -1:]], dim=1) for t in (graph.x, graph.v))
+        x, v = (torch.cat([t, t + 1e3], dim=2) for t in (x, v))
+        observed = torch.ones(x.shape[:3], dtype=torch.bool)
+        observed[:, -1, 0] = False
+        none = torch.full((len(x), 1, 2, 1), -1)
+        seen = SpacetimeGraph(
+            x, v, times=times, horizon=graph.horizon, observed=observed, neighbours=none
+        )
+        forecasts.append(model(seen).x[:, :, 0] - StraightLine()(seen).x[:, :, 0])
+    assert (forecasts[0] - forecasts[1]).abs().max() > 1e-3
+
+
+def test_a_feature_that_all_nodes_share_is_not_divided_by_its_rounding_error():
+    mass = torch.full((20, 3, 4, 1), 0.1)
+    graph = particles(B=20, dtype=torch.float32, features=mass)
+    target = StraightLine()(graph)
+    model = build_model("set-2", like=graph, **SMALL)
+    model.calibrate((graph, target), (graph, target))
+    assert model.feature_size.item() == 1
+
+
+def test_a_target_time_of_zero_is_refused():
+    graph, target = accelerated(horizon=(0.0, 1.0))
+    with pytest.raises(InputError, match="horizon: this model needs a time ahead, found 0"):
+        calibrated((graph, target))
+
+
 def test_named_nodes_are_told_apart():
     graph = particles(B=20)
     target = StraightLine()(graph)

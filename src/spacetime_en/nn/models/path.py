@@ -16,6 +16,7 @@ from spacetime_en.metrics import energy_score
 from spacetime_en.nn.forecaster import Example, Forecaster
 from spacetime_en.nn.layers.target_times import hat_functions
 from spacetime_en.nn.models.base import Base, BaseName
+from spacetime_en.nn.requirements import check_horizon
 from spacetime_en.nn.state import counted
 
 # Errors beyond this part of the base's typical error count by their length: at the start of
@@ -30,6 +31,7 @@ class PathCorrector(Forecaster):
     """
 
     forecasts_paths = True
+    interpolates_times = True
 
     base: Base
     _outlier: float  # the part of the base's typical error beyond which errors are large
@@ -94,6 +96,7 @@ class PathCorrector(Forecaster):
     def calibrate(self, train: Example, val: Example) -> None:
         """Choose the base, and measure its errors; subclasses also measure what they read."""
         graph, target = train
+        check_horizon(graph)
         self.base.calibrate(train, val)
         forecast, counts = self.base(graph), _counted(graph, target)
         self.counts.copy_(or_one(counts.sum() / len(graph)))
@@ -150,6 +153,6 @@ def rms(t: Tensor, dims: tuple[int, ...] | None = None) -> Tensor:
     return (square.mean() if dims is None else square.mean(dims)).sqrt()
 
 
-def or_one(t: Tensor) -> Tensor:
-    """Sizes, with 1 in place of 0: what is always 0 stays 0."""
-    return torch.where(t > 0, t, 1.0)
+def or_one(t: Tensor, least: Tensor | float = 0.0) -> Tensor:
+    """Sizes, with 1 in place of those that are no larger than `least`: what is always 0 stays 0."""
+    return torch.where(t > least, t, 1.0)

@@ -114,6 +114,7 @@ class SET2(PathCorrector):
         self.start = nn.Parameter(torch.randn(vectors, channels) * vectors**-0.5)
         self.invariants = Invariants(vectors, channels)
         self.enter = mlp(2 * channels + node_features, hidden, hidden)
+        self.enter_age = nn.Parameter(torch.zeros(hidden))
         self.layers = nn.ModuleList(
             VirtualPointAttention(hidden, channels, points, edge_features + up)
             for _ in range(layers)
@@ -181,8 +182,10 @@ class SET2(PathCorrector):
             self.edge_size.copy_(or_one(rms(now.a[:, 0][mask], (0,))))
         if self.settings["node_features"]:
             features = now.h[:, 0][present]
-            self.feature_mean.copy_(features.mean(0))
-            self.feature_size.copy_(or_one(features.std(0, correction=0)))
+            mean, size = features.mean(0), features.std(0, correction=0)
+            self.feature_mean.copy_(mean)
+            # (Of a feature that all share, the size is a rounding error.)
+            self.feature_size.copy_(or_one(size, least=ROUNDING * mean.abs()))
 
     # --- the network ------------------------------------------------------------------------------
 
@@ -218,6 +221,8 @@ class SET2(PathCorrector):
         if c["node_features"]:
             features.append((now.h[:, 0] - self.feature_mean) / self.feature_size)
         h = self.enter(torch.cat(features, dim=-1))
+        age = graph.age / self.base.times[-1].to(h)  # what was seen long ago says less
+        h = h + torch.log1p(age).unsqueeze(-1) * self.enter_age
         if self.embedding is not None:
             h = h + self.embedding
         vectors = history @ self.start
