@@ -155,6 +155,12 @@ def test_too_few_windows_to_split_are_refused(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_a_file_in_the_place_of_a_folder_is_one_sentence(cache, tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match=r"cannot be a folder, because .*letter\.txt is a file"):
+        compare_here(tmp_path / "letter.txt" / "x", cache, presets=["straight-line"])
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match=r"holds letter\.txt, and is no comparison"):

@@ -7,6 +7,7 @@ from spacetime_en import InputError
 from spacetime_en.compare import models, trained
 from spacetime_en.compare.budget import TRIALS, ModelBudget
 from spacetime_en.compare.candidates import Candidate
+from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.models import Fit, Question, RateSearch
 from spacetime_en.compare.results import read_result, write_result
 from spacetime_en.runs.study import open_storage
@@ -139,6 +140,13 @@ def test_a_model_that_diverges_at_every_rate_is_a_sentence(question, tmp_path, m
 def test_without_a_search_there_is_no_training(question, tmp_path):
     with pytest.raises(InputError, match="its learning rate is not known"):
         Fit(question, LINEAR, 0).carry_out(tmp_path, nothing)
+
+
+def test_import_paths_are_shown_as_the_user_gave_them(question):
+    own = Candidate("own.models:Wild", "trained", 3)
+    jobs = (RateSearch(question, own), Fit(question, own, 1), Judgement(question, own, (1,), ()))
+    names = ["search--own.models:Wild", "own.models:Wild--seed1", "test--own.models:Wild"]
+    assert [job.label for job in jobs] == names
 
 
 def test_no_time_for_a_search_means_the_presets_own_rate(question, tmp_path):

@@ -17,6 +17,7 @@ import numpy as np
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import (
     inside,
+    make_folder,
     refuse_foreign,
     replace_folder,
     write_text_atomically,
@@ -278,9 +279,10 @@ def _join(
     }
     ours = json.loads(json.dumps(plain, default=str))
     path = folder / QUESTION_FILE
+    make_folder(folder)
     for name in (RESULTS, RUNS, SEARCHES, BEST):  # the folder may come from anybody
         check_no_link(folder / name)
-    (folder / RESULTS).mkdir(parents=True, exist_ok=True)
+    (folder / RESULTS).mkdir(exist_ok=True)
     asked = {"token": secrets.token_hex(8), "question": ours}
     entries = written_once(path, QUESTION_FORMAT, lambda: asked)
     file: _File = typed(entries, _File, str(path))

@@ -131,6 +131,10 @@ class RateSearch(Job):
     def name(self) -> str:
         return f"search--{self.candidate.file_name}"
 
+    @property
+    def label(self) -> str:
+        return f"search--{self.candidate.preset}"
+
     def result(self, folder: Path) -> Result | None:
         return read_result(folder, self.name, _SearchResult)
 
@@ -233,6 +237,10 @@ class Fit(Job):
     @property
     def name(self) -> str:
         return f"{self.candidate.file_name}--seed{self.seed}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.candidate.preset}--seed{self.seed}"
 
     @property
     def needs(self) -> tuple[str, ...]:
