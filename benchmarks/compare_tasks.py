@@ -91,6 +91,7 @@ def main() -> None:
         question = ROWS[TASKS[task]].task
         how: dict[str, Any] = {"budget": given.budget, "seeds": given.seeds}
         board = compare(question, given.out / task, given.presets, **how).leaderboard
+        assert board.best is not None  # (or it would have been refused)
         error, known = board.best.error, by_hand(TASKS[task])
         ratio = None if known is None else error / known.error
         found = {
