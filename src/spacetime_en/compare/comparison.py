@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import (
     inside,
@@ -42,6 +40,7 @@ from spacetime_en.compare.leaderboard import (
     Choice,
     Leaderboard,
     choose,
+    groups_of,
     left_out,
     make_leaderboard,
 )
@@ -51,7 +50,6 @@ from spacetime_en.compare.report import write_comparison
 from spacetime_en.compare.results import RESULTS, read_result, written_once
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
-from spacetime_en.intervals import Groups
 from spacetime_en.runs.config import open_task
 from spacetime_en.runs.run import FACTS_FILE, Run
 
@@ -177,15 +175,12 @@ def compare(
     if choice is None:
         raise InputError(f"nothing could be fitted: {next(iter(failed.values()), '')}")
     reasons |= _why(judgements, failed, folder)
-    runs, frames = loaded.test.locate()
-    steps = loaded.test.trajectories.steps[frames]
-    groups = Groups.of(runs, steps[:, 0], int(np.ptp(steps, axis=1).max()) + 1)
     title = f"{loaded.label}: {len(loaded.test):,} test windows, {budget} a model"
     best = _keep_best(folder, choice)
     untested = _why_untested(judgements, choice, folder, failed)
     if untested is not None:
         reasons[choice.preset] = untested
-    board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
+    board = make_leaderboard(title, judgements, choice, groups_of(loaded.test), folder, reasons)
     board = replace(board, symmetries=tuple(said))
     total = time.process_time() - begin + outcome.seconds
     cost = _cost(folder, made, total) if anything else _known_cost(folder)

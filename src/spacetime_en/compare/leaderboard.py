@@ -15,6 +15,7 @@ from spacetime_en.compare.candidates import KINDS, Candidate, FitKind
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.results import Result, read_result
 from spacetime_en.compare.table import Cell, Table, number
+from spacetime_en.data.windows import Windows
 from spacetime_en.intervals import COVERAGE, Groups, mean_intervals
 
 BOARD_HEAD = ("model", "error", "median", "± seeds", "to the best [95 %]", "training")
@@ -314,6 +315,13 @@ def make_leaderboard(
     return Leaderboard(
         title, choice.preset, rows, groups.describe(), reasons, remarks=tuple(remarks)
     )
+
+
+def groups_of(windows: Windows) -> Groups:
+    """The windows of each recording, or blocks of neighbouring ones."""
+    runs, frames = windows.locate()
+    steps = windows.trajectories.steps[frames]
+    return Groups.of(runs, steps[:, 0], int(np.ptp(steps, axis=1).max()) + 1)
 
 
 @dataclass(frozen=True)
