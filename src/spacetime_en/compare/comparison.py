@@ -124,7 +124,7 @@ def compare(
             machines see `out` and the data.
         symmetries: ask the training and validation windows for their symmetries first, and choose
             options by the answer: if rotations hold about one axis only, it becomes the data's up.
-        notify: is told what they say.
+        notify: is told what they say, and why presets are left out.
     """
     folder, begin = Path(out), time.process_time()
     check_workers(workers)
