@@ -4,10 +4,10 @@
     python -m benchmarks.compare_tasks springs gravity --presets set-2 egnn --budget 5m --seeds 1
 
 The figures to reach are those of the best preset in results/general (`python -m
-benchmarks.general`), means over its seeds, on the same test windows. Some were made with settings
-that a comparison does not choose, such as names of joints or a longer budget; these are printed
-beside the ratio. Run it again to go on after an interruption; each task's outcome is a JSON file in
-results/compare.
+benchmarks.general`), means over its seeds, on the same test windows; no task has noisy targets.
+Some were made with settings that a comparison does not choose, such as names of joints or a longer
+budget; these are printed beside the ratio. Run it again to go on after an interruption; each task's
+outcome is a JSON file in results/compare.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ def main() -> None:
         question = ROWS[TASKS[task]].task
         how: dict[str, Any] = {"budget": given.budget, "seeds": given.seeds}
         board = compare(question, given.out / task, given.presets, **how).leaderboard
+        assert board.best is not None  # (or it would have been refused)
         error, known = board.best.error, by_hand(TASKS[task])
         ratio = None if known is None else error / known.error
         found = {

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from benchmarks import (
 from spacetime_en.cli import main
 from spacetime_en.data.datasets.registry import load_task
 from spacetime_en.geometry import random_rotation
+from tests.conftest import TINY
 
 
 def test_sides_take_turns():
@@ -223,6 +225,30 @@ def test_the_figure_by_hand_is_that_of_the_best_preset_over_its_seeds(tmp_path, 
     assert best.error == pytest.approx(2.1)
     assert str(best) == "2.1 (set-2, seeds: 2; named True, budget 20m)"
     assert compare_tasks.by_hand("springs") is None
+
+
+def test_the_right_winner_is_the_lowest_test_error_or_no_worse(tmp_path, cache, monkeypatch):
+    """Beside the one that validation chose, of uncertain errors, all would be right."""
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    monkeypatch.setattr(compare_seeds, "TASK", {"name": "charged", **TINY})
+    errors = {"egnn": (1.0, 0.01), "linear": (1.0001, 0.01), "mlp": (1.1, 0.01), "set": (1.2, 9.0)}
+    (tmp_path / "experiments").mkdir()
+    for number, (preset, (mean, spread)) in enumerate(errors.items()):
+        noise = np.random.default_rng(number).normal(size=12)
+        position = mean + spread * (noise - noise.mean())
+        result = {"preset": preset, "seeds": [{"position": position.tolist()}]}
+        (tmp_path / "experiments" / f"test--{preset}.json").write_text(json.dumps(result))
+    rows = [SimpleNamespace(preset=preset) for preset in ("egnn", "linear", "mlp")]
+    board = SimpleNamespace(rows=rows, chosen="set")
+    made = SimpleNamespace(folder=tmp_path, leaderboard=board)
+    assert compare_seeds.right_winners(made) == ["egnn", "linear"]
+    rows.append(SimpleNamespace(preset="set"))
+    assert compare_seeds.right_winners(made) == ["egnn", "linear", "set"]
+
+
+def test_an_overhead_that_is_not_known_is_not_nothing():
+    assert compare_seeds.overhead_of({"overhead": 0.0312}) == "overhead 3.1%"
+    assert compare_seeds.overhead_of({}) == "overhead unknown"
 
 
 def test_a_comparison_is_timed_if_it_was_made_in_one_go(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,9 @@ def mean_intervals(
 ) -> list[tuple[float, float] | None]:
     """The intervals that the means of some values are in, by drawing groups with replacement.
 
+    Few groups vary less among themselves than what they were drawn from, and do not tell well by
+    how much; the ends are as much further from the mean as this does to Student's interval.
+
     For the difference of two models, give the differences of their errors, window by window: what
     makes a window hard for both cancels.
 
@@ -102,4 +106,21 @@ def mean_intervals(
         drawn = generator.multinomial(groups.count, chances, size=len(part))  # (draws, groups)
         means.append(drawn @ sums / (drawn @ sizes)[:, None])
     ends = np.quantile(np.concatenate(means), [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2], axis=0)
-    return [(float(low), float(high)) for low, high in ends.T]
+    count, mean = groups.count, values.mean(axis=1)
+    wider = math.sqrt(count / (count - 1)) * _student(count - 1) / _NORMAL
+    low, high = mean + wider * (ends - mean)
+    return list(zip(low.tolist(), high.tolist(), strict=True))
+
+
+_NORMAL = NormalDist().inv_cdf((1 + COVERAGE) / 2)
+
+
+def _student(freedom: int) -> float:
+    """The end of Student's interval, to 0.3 %: its expansion about that of the normal one."""
+    z, f = _NORMAL, freedom
+    return (
+        z
+        + (z**3 + z) / (4 * f)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * f**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * f**3)
+    )

@@ -155,6 +155,12 @@ def test_too_few_windows_to_split_are_refused(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_a_file_in_the_place_of_a_folder_is_one_sentence(cache, tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match=r"cannot be a folder, because .*letter\.txt is a file"):
+        compare_here(tmp_path / "letter.txt" / "x", cache, presets=["straight-line"])
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match=r"holds letter\.txt, and is no comparison"):
@@ -212,9 +218,61 @@ def test_a_best_model_that_cannot_be_tested_is_kept_and_no_other_chosen(
         "straight-line is the best by validation, and could not be tested: some of its forecasts "
         "are NaN; its run is .*best"
     )
+    folder = tmp_path / "x"
     with pytest.raises(InputError, match=sentence):
-        compare_here(tmp_path / "x", cache, presets=["straight-line", "last-frame"])
-    assert Run.open(tmp_path / "x" / "best").config.preset == "straight-line"
+        compare_here(folder, cache, presets=["straight-line", "last-frame"])
+    assert Run.open(folder / "best").config.preset == "straight-line"
+    board = json.loads((folder / "leaderboard.json").read_text())
+    assert (board["best"], board["no_worse"]) == ("straight-line", [])
+    assert [row["preset"] for row in board["rows"]] == ["last-frame"]
+    assert board["left_out"] == {"straight-line": "some of its forecasts are NaN."}
+    for name in ("leaderboard.md", "report.html"):
+        assert "Left out: straight-line: some of its forecasts are NaN." in (
+            folder / name
+        ).read_text("utf-8")
+
+
+def test_what_a_row_does_not_show_of_its_trainings_is_said(compared, cache, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(compared.folder, folder)
+    assert compared.leaderboard.remarks == ()
+    for seed, changes in ((0, {"skipped": 9}), (1, {"only_base": "ridge"})):
+        fit = read_result(folder, f"egnn--seed{seed}")
+        write_result(folder, fit["name"], fit | {"training": fit["training"] | changes})
+    said = compare_here(folder, cache).leaderboard.remarks
+    steps = 2 * read_result(folder, "egnn--seed0")["training"]["steps"]
+    assert said[0].startswith(f"egnn: {9 / steps:.0%} of its steps diverged and were skipped")
+    assert said[1].startswith("egnn: with 1 of 2 seeds its network added nothing to its base (ri")
+    for name in ("leaderboard.json", "leaderboard.md", "report.html"):
+        text = (folder / name).read_text("utf-8")
+        assert all(remark in text for remark in said)
+
+
+def test_what_does_not_fit_is_said_before_anything_is_trained(cache, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "e3nn", None)
+    told = []
+    presets = ["straight-line", "tfn"]
+    made = compare_here(
+        tmp_path / "x", cache, presets=presets, symmetries=False, notify=told.append
+    )
+    assert told == made.leaderboard.missing()
+    assert told[0].startswith("Left out: tfn: this needs the package e3nn")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_machines_that_share_a_storage_and_others_do_not_work_in_one_folder(
+    cache, tmp_path, shared
+):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    first, other = (url, None) if shared else (None, url)
+    how = {"presets": ["straight-line"], "symmetries": False}
+    made = compare_here(tmp_path / "x", cache, storage=first, **how)
+    assert compare_here(tmp_path / "x", cache, storage=other, **how).leaderboard == made.leaderboard
+    (tmp_path / "x" / "experiments" / "straight-line--seed0.json").unlink()
+    sentence = f"was begun with{'' if shared else 'out'} one, and is not finished"
+    with pytest.raises(InputError, match=sentence):
+        compare_here(tmp_path / "x", cache, storage=other, **how)
+    compare_here(tmp_path / "x", cache, storage=first, **how)
 
 
 def test_two_machines_that_finish_at_the_same_time_both_leave_the_best(

@@ -2,10 +2,18 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.compare.leaderboard import Leaderboard, Standing, duration
+from spacetime_en.compare.leaderboard import (
+    Difference,
+    Leaderboard,
+    Standing,
+    differences_to,
+    duration,
+)
+from spacetime_en.intervals import Groups
 from spacetime_en.nn.presets import PRESETS
 
 ROW = Standing(
@@ -77,6 +85,33 @@ def test_words_say_no_more_than_is_known():
     assert not any("bootstrap" in note for note in table.notes)
     assert any("bootstrap over 300 recordings" in note for note in board(lower).table().notes)
     assert len(board().words()) == 1  # nothing about others, where there are none
+
+
+def test_a_chosen_model_without_a_test_has_no_row_and_no_other_takes_its_place(capsys):
+    rows = [dataclasses.replace(ROW, preset=preset, behind=None) for preset in ("egnn", "mlp")]
+    shown = Leaderboard("charged", "set-2", rows, "300 recordings", {"set-2": "NaN."})
+    assert (shown.best, shown.equals, shown.cheapest) == (None, [], None)
+    (said,) = shown.words()
+    assert said.startswith("Best, by validation error: set-2, which could not be tested; no other")
+    shown.print(Terminal())
+    assert "Left out: set-2: NaN." in capsys.readouterr().out
+    column = shown.table().columns.index("to the best [95 %]")
+    assert [cells[column].text for _, cells in shown.table().rows] == ["–", "–"]
+
+
+def test_differences_are_to_any_model_that_has_a_result():
+    windows = np.random.default_rng(0).exponential(size=40)
+    groups = Groups(np.arange(40), 40, blocks=False)
+    results = [
+        {"preset": preset, "seeds": [{"position": [*(windows + more)]}, {"position": [*windows]}]}
+        for preset, more in (("set-2", 0.0), ("egnn", 0.2))
+    ]
+    to = {preset: differences_to(preset, results, groups) for preset in ("set-2", "egnn", "mlp")}
+    assert to["set-2"]["egnn"].mean == pytest.approx(0.1)
+    assert to["set-2"]["egnn"].interval == pytest.approx((0.1, 0.1))
+    assert to["egnn"]["set-2"].mean == pytest.approx(-0.1)
+    assert to["egnn"]["egnn"] == Difference(0.0, None)
+    assert to["mlp"] == {}
 
 
 def test_it_fits_into_eighty_columns_with_the_longest_names(capsys, monkeypatch):

@@ -7,8 +7,10 @@ from spacetime_en import InputError
 from spacetime_en.compare import models, trained
 from spacetime_en.compare.budget import TRIALS, ModelBudget
 from spacetime_en.compare.candidates import Candidate
+from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.models import Fit, Question, RateSearch
 from spacetime_en.compare.results import read_result, write_result
+from spacetime_en.runs.run import Run
 from spacetime_en.runs.study import open_storage
 from spacetime_en.training.settings import PRESET_SETTINGS
 from spacetime_en.training.state import DivergenceError
@@ -141,6 +143,13 @@ def test_without_a_search_there_is_no_training(question, tmp_path):
         Fit(question, LINEAR, 0).carry_out(tmp_path, nothing)
 
 
+def test_import_paths_are_shown_as_the_user_gave_them(question):
+    own = Candidate("own.models:Wild", "trained", 3)
+    jobs = (RateSearch(question, own), Fit(question, own, 1), Judgement(question, own, (1,), ()))
+    names = ["search--own.models:Wild", "own.models:Wild--seed1", "test--own.models:Wild"]
+    assert [job.label for job in jobs] == names
+
+
 def test_no_time_for_a_search_means_the_presets_own_rate(question, tmp_path):
     pace = {"setup": 0.0, "step": 9.0, "validation": 9.0, "spent": 0.0}
     slow = Question(TASK, ModelBudget("2m", 1), token="token")
@@ -243,6 +252,24 @@ def test_a_seed_that_diverges_goes_on_with_what_is_left_of_its_budget(question, 
     assert made["training"]["diverged_at"] == [1.0]
     assert made["training"]["steps"] == made["settings"]["training"]["steps"] == 6
     assert made["seconds"] == pytest.approx(1e6, rel=1e-3)
+
+
+def test_a_network_that_adds_nothing_to_its_base_is_noted(question, tmp_path, monkeypatch):
+    set2, real = Candidate("set-2", "trained", 9), models.train_first_that_converges
+    trials = [{"lr": 1e-3, "val_mse": 0.1}]
+    write_result(tmp_path, "search--set-2", {"trials": trials, "pace": None, "seconds": 1.0})
+    made = []
+    for seed, best_step in ((0, 7), (1, 0)):
+
+        def ended(*how, best=best_step):
+            run, config, training = real(*how)
+            return run, config, training | {"best_step": best}
+
+        monkeypatch.setattr(models, "train_first_that_converges", ended)
+        made.append(Fit(question, set2, seed).carry_out(tmp_path, nothing))
+    assert "only_base" not in made[0]["training"]
+    base = Run.open(tmp_path / made[1]["run"]).model().base_name
+    assert made[1]["training"]["only_base"] == base is not None
 
 
 def test_a_seed_that_diverges_at_every_rate_is_a_sentence(question, diverging):

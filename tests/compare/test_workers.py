@@ -51,6 +51,14 @@ class Toy(Job):
         return "fine"
 
 
+class Titled(Toy):
+    """Has a file's name that is not for users."""
+
+    @property
+    def label(self):
+        return f"own.{self.name}"
+
+
 @pytest.fixture
 def no_process(monkeypatch):
     monkeypatch.delattr(workers._Worker, "start")
@@ -112,6 +120,12 @@ def test_a_process_that_dies_takes_its_own_job_only(tmp_path):
     assert list(failed) == ["a"]
     assert failed["a"].startswith("its process died (exit code 3). What is done is kept")
     assert read_result(tmp_path, "b") is not None
+
+
+def test_progress_lines_have_the_names_that_users_gave(tmp_path, capsys):
+    carry_out_all([Titled("a")], tmp_path, "toy", 1)
+    assert "1 of 1  own.a: fine" in capsys.readouterr().err
+    assert read_result(tmp_path, "a") is not None
 
 
 def test_what_has_a_result_is_not_carried_out_again(tmp_path, no_process):

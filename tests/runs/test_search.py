@@ -8,6 +8,7 @@ import optuna
 import pytest
 import sqlalchemy
 import torch
+from optuna.distributions import FloatDistribution
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
@@ -17,7 +18,7 @@ from spacetime_en._util.errors import Interrupted
 from spacetime_en.cli import main
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.search import Dimension, search, tried
-from spacetime_en.runs.study import open_storage
+from spacetime_en.runs.study import join_study, open_storage
 from spacetime_en.training import TrainingProgress
 from tests.conftest import TINY
 from tests.integration.commands import TASK, finish, start
@@ -228,6 +229,30 @@ def test_a_data_base_knows_which_workers_are_alive(tmp_path, recwarn):
         ).scalar()
     assert beats == 2  # each trial's first; the second would come after a minute
     assert not [w for w in recwarn if "eartbeat" in str(w.message)]
+
+
+@pytest.mark.parametrize("kills", [1, 4])
+def test_who_works_alone_gives_up_the_trials_of_other_hosts(tmp_path, kills):
+    """As in a container, whose name changes: all rates are tried, and none counts that was not."""
+    begun = join_study(open_storage(None, tmp_path), "spacetime", seed=0)
+    first = [{"lr": 2e-3}, {"lr": 5e-3}]
+    for number in range(kills):
+        begun.enqueue_trial(first[number % 2])
+        begun.ask({"lr": FloatDistribution(1e-5, 1e-2, log=True)}).set_user_attr(
+            "worker", f"another-host:{number}"
+        )
+    search(config(), tmp_path, trials=2, first=first, notify=lambda line: None, alone=True)
+    assert {settings["lr"] for settings, _ in tried(tmp_path)} == {2e-3, 5e-3}
+    assert [t.state for t in study(tmp_path).trials[:kills]] == [TrialState.FAIL] * kills
+
+
+def test_a_storage_that_fails_before_the_first_trial_says_why(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(optuna.Study, "optimize", full)
+    with pytest.raises(OSError, match="no space left"):
+        search(config(), tmp_path, trials=1, notify=lambda text: None)
 
 
 def test_an_interrupted_trial_is_over(tmp_path, monkeypatch):

@@ -29,7 +29,6 @@ from spacetime_en.training import (
     TrainingState,
     display,
     fit,
-    module,
 )
 from spacetime_en.training.batches import Batches, derive_seed
 
@@ -276,11 +275,13 @@ def test_a_validation_that_blows_up_is_never_the_best(tiny_task):
 def test_a_budget_of_processor_time_goes_by_the_processors_clock(tiny_task, monkeypatch):
     seconds = itertools.count()
     clocks = types.SimpleNamespace(process_time=lambda: next(seconds), monotonic=lambda: 0.0)
-    monkeypatch.setattr(module, "time", clocks)
+    monkeypatch.setattr("spacetime_en.training.settings.time", clocks)
     short = dataclasses.replace(SETTINGS, max_time="4s", clock="cpu")
     assert fit(small(tiny_task), tiny_task, short, display=False).step < 7
     on_the_wall = dataclasses.replace(short, clock="wall")
     assert fit(small(tiny_task), tiny_task, on_the_wall, display=False).step == 7
+    solved = [fit(small(tiny_task, "ridge-shared"), tiny_task, s) for s in (short, on_the_wall)]
+    assert [progress.time for progress in solved] == [1.0, 0.0]
 
 
 def test_divergence_stops_the_run(tiny_task):
@@ -644,7 +645,7 @@ def test_what_corrects_nothing_is_first_validated_after_training(tiny_task):
 def test_the_time_of_the_first_validation_counts(tiny_task, monkeypatch):
     seconds = itertools.count()
     clocks = types.SimpleNamespace(monotonic=lambda: next(seconds))
-    monkeypatch.setattr(module, "time", clocks)
+    monkeypatch.setattr("spacetime_en.training.settings.time", clocks)
     kept = States()
     settings = dataclasses.replace(SETTINGS, max_time="1s")
     progress = fit(Corrected(), tiny_task, settings, save=kept, display=False)

@@ -147,7 +147,7 @@ class ModelBudget:
 
 
 def _of_seconds(settings: TrainingSettings, left: float) -> TrainingSettings:
-    return replace(settings, max_time=f"{left:.3f}s", clock="cpu")
+    return replace(settings, max_time=f"{left:.3f}s")
 
 
 def measure_pace(model: Forecaster, task: Task, settings: TrainingSettings) -> Pace:

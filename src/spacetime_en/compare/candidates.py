@@ -90,13 +90,15 @@ def config_of(
 ) -> Config:
     """How a preset is trained in a comparison, before its budget and its rate are known.
 
-    The settings are ours, for short budgets, on the paper's own tasks, too.
+    The settings are ours, for short budgets, on the paper's own tasks, too. Whatever the budget is
+    counted in, what the training takes is processor time.
 
     Args:
         augment: presets whose training turns windows at random do so; not where directions matter.
     """
     defaults = preset_defaults(preset, source.get("name"), "ours")
-    training = TrainingSettings(**{**defaults.training, "seed": seed, "devices": 1})
+    given = {**defaults.training, "seed": seed, "devices": 1, "clock": "cpu"}
+    training = TrainingSettings(**given)
     training = replace(training, augment=training.augment and augment)
     return Config(preset, defaults.model, source, training.for_nodes(mean_nodes(task)))
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from spacetime_en._util.errors import InputError, require
 from spacetime_en._util.files import (
     inside,
+    make_folder,
     refuse_foreign,
     replace_folder,
     write_text_atomically,
@@ -37,14 +36,20 @@ from spacetime_en.compare.candidates import Candidate, find_candidates
 from spacetime_en.compare.claims import open_claims
 from spacetime_en.compare.job import Job
 from spacetime_en.compare.judging import Judgement
-from spacetime_en.compare.leaderboard import Choice, Leaderboard, choose, make_leaderboard
+from spacetime_en.compare.leaderboard import (
+    Choice,
+    Leaderboard,
+    choose,
+    groups_of,
+    left_out,
+    make_leaderboard,
+)
 from spacetime_en.compare.models import RUNS, SEARCHES, Fit, Question, RateSearch, pace_name
 from spacetime_en.compare.options import options_for
 from spacetime_en.compare.report import write_comparison
 from spacetime_en.compare.results import RESULTS, read_result, written_once
 from spacetime_en.compare.workers import carry_out_all, check_workers
 from spacetime_en.data.task import Task
-from spacetime_en.intervals import Groups
 from spacetime_en.runs.config import open_task
 from spacetime_en.runs.run import FACTS_FILE, Run
 
@@ -62,6 +67,7 @@ class _File:
     format: int
     token: str
     question: dict[str, Any]
+    shared: bool = False  # by machines that agree over a storage who does what
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ def compare(
             machines see `out` and the data.
         symmetries: ask the training and validation windows for their symmetries first, and choose
             options by the answer: if rotations hold about one axis only, it becomes the data's up.
-        notify: is told what they say.
+        notify: is told what they say, and why presets are left out.
     """
     folder, begin = Path(out), time.process_time()
     check_workers(workers)
@@ -137,7 +143,7 @@ def compare(
         remember(task["data"])
     candidates, reasons = find_candidates(loaded, task, presets)
     claims = open_claims(storage)  # (an address that is wrong is refused before anything is made)
-    token = _join(folder, loaded, question, presets, symmetries)
+    joined = _join(folder, loaded, question, presets, symmetries)
     said: list[str] = []
     if symmetries:
         options = options_for(folder, loaded)
@@ -150,11 +156,15 @@ def compare(
             candidates, reasons = find_candidates(loaded, task, presets, augment=augment)
         said = options.said(candidates, up)
         notify(" ".join(said))
-    question = Question(dict(task), allowance, seed, storage, token)
+    for preset, reason in reasons.items():
+        notify(left_out(preset, reason))
+    question = Question(dict(task), allowance, seed, storage, joined.token)
     judgements = _judgements(question, candidates)
     jobs = _jobs(judgements)
     before = {job.name for job in jobs if job.result(folder) is not None}
-    taken = None if claims is None else claims.named(token)
+    if len(before) < len(jobs):  # (what is finished may be read by anybody)
+        _check_shared(folder, joined.shared, storage is not None)
+    taken = None if claims is None else claims.named(joined.token)
     outcome = carry_out_all(jobs, folder, "comparison", workers, taken, ray)
     failed = outcome.failed
     made = [job for job in jobs if job.name not in before]
@@ -165,19 +175,23 @@ def compare(
     if choice is None:
         raise InputError(f"nothing could be fitted: {next(iter(failed.values()), '')}")
     reasons |= _why(judgements, failed, folder)
-    runs, frames = loaded.test.locate()
-    steps = loaded.test.trajectories.steps[frames]
-    groups = Groups.of(runs, steps[:, 0], int(np.ptp(steps, axis=1).max()) + 1)
     title = f"{loaded.label}: {len(loaded.test):,} test windows, {budget} a model"
     best = _keep_best(folder, choice)
-    _check_tested(judgements, choice, folder, failed, best)
-    board = make_leaderboard(title, judgements, choice, groups, folder, reasons)
+    untested = _why_untested(judgements, choice, folder, failed)
+    if untested is not None:
+        reasons[choice.preset] = untested
+    board = make_leaderboard(title, judgements, choice, groups_of(loaded.test), folder, reasons)
     board = replace(board, symmetries=tuple(said))
     total = time.process_time() - begin + outcome.seconds
     cost = _cost(folder, made, total) if anything else _known_cost(folder)
     report = write_comparison(folder, loaded, board, judgements, cost)
     text = json.dumps({**board.to_json(), "cost": cost}, indent=1, ensure_ascii=False)
     write_text_atomically(folder / BOARD_FILE, text + "\n")
+    if untested is not None:  # no other is chosen for that reason: that would be by the test
+        raise InputError(
+            f"{choice.preset} is the best by validation, and could not be tested: "
+            f"{untested.rstrip('.')}; its run is {best}, and the others are in {report}."
+        )
     return Compared(folder, board, best, report)
 
 
@@ -243,21 +257,14 @@ def _why(
     return reasons
 
 
-def _check_tested(
-    judgements: Sequence[Judgement],
-    choice: Choice,
-    folder: Path,
-    failed: Mapping[str, str],
-    best: Path,
-) -> None:
-    """Refuse to go on without a test of the chosen model: no other is chosen for that reason."""
+def _why_untested(
+    judgements: Sequence[Judgement], choice: Choice, folder: Path, failed: Mapping[str, str]
+) -> str | None:
+    """Why the chosen model could not be tested; None if it was."""
     judgement = next(j for j in judgements if j.candidate.preset == choice.preset)
-    if judgement.result(folder) is None:
-        why = failed.get(judgement.name, "its test has no result").rstrip(".")
-        raise InputError(
-            f"{choice.preset} is the best by validation, and could not be tested: {why}; its run "
-            f"is {best}."
-        )
+    if judgement.result(folder) is not None:
+        return None
+    return failed.get(judgement.name, "its test has no result.")
 
 
 # --- the folder -----------------------------------------------------------------------------------
@@ -265,8 +272,8 @@ def _check_tested(
 
 def _join(
     folder: Path, task: Task, question: Question, presets: Sequence[str], symmetries: bool
-) -> str:
-    """Write down the question, or check that the folder's is the same. Returns: its token."""
+) -> _File:
+    """Write down the question, or check that the folder's is the same."""
     plain = {
         "task": dict(question.task),
         "data": task.fingerprint,
@@ -278,10 +285,12 @@ def _join(
     }
     ours = json.loads(json.dumps(plain, default=str))
     path = folder / QUESTION_FILE
+    make_folder(folder)
     for name in (RESULTS, RUNS, SEARCHES, BEST):  # the folder may come from anybody
         check_no_link(folder / name)
-    (folder / RESULTS).mkdir(parents=True, exist_ok=True)
-    asked = {"token": secrets.token_hex(8), "question": ours}
+    (folder / RESULTS).mkdir(exist_ok=True)
+    shared = question.storage is not None
+    asked = {"token": secrets.token_hex(8), "question": ours, "shared": shared}
     entries = written_once(path, QUESTION_FORMAT, lambda: asked)
     file: _File = typed(entries, _File, str(path))
     theirs, now = _by_setting(file.question), _by_setting(ours)
@@ -292,7 +301,21 @@ def _join(
                 f"{folder}: is another comparison ({key}: {was}, now {is_}); choose another "
                 "folder, or ask the same."
             )
-    return file.token
+    return file
+
+
+def _check_shared(folder: Path, shared: bool, now: bool) -> None:
+    """Refuse to work beside others of whom this process, or who of it, would not know."""
+    if shared and not now:
+        raise InputError(
+            f"storage: {folder} was begun with one, and is not finished; give the same, or choose "
+            "another folder."
+        )
+    if now and not shared:
+        raise InputError(
+            f"storage: {folder} was begun without one, and is not finished; leave it out, or "
+            "choose another folder."
+        )
 
 
 def _by_setting(question: Mapping[str, Any]) -> dict[str, Any]:

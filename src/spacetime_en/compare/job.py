@@ -20,6 +20,11 @@ class Job(ABC):
         """The stem of its file names, different from that of any other job in the folder."""
 
     @property
+    def label(self) -> str:
+        """What users read in place of the name."""
+        return self.name
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """Names of the jobs that must have ended before, well or not."""
         return ()

@@ -63,6 +63,10 @@ class Judgement(Job):
         return f"test--{self.candidate.file_name}"
 
     @property
+    def label(self) -> str:
+        return f"test--{self.candidate.preset}"
+
+    @property
     def needs(self) -> tuple[str, ...]:
         return self.after
 

@@ -15,10 +15,12 @@ from spacetime_en.compare.candidates import KINDS, Candidate, FitKind
 from spacetime_en.compare.judging import Judgement
 from spacetime_en.compare.results import Result, read_result
 from spacetime_en.compare.table import Cell, Table, number
+from spacetime_en.data.windows import Windows
 from spacetime_en.intervals import COVERAGE, Groups, mean_intervals
 
 BOARD_HEAD = ("model", "error", "median", "± seeds", "to the best [95 %]", "training")
 SUMMARY = ("mean", "median", "p90")
+MANY_SKIPPED = 0.1  # share of the steps, from which on it is said that they diverged
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Standing:
         deviation: standard deviation of `error` over seeds; None of one seed.
         velocity: the mean velocity MSE.
         ade, fde: of paths, in units of length; None of one target time.
-        behind: by how much `error` is above that of the chosen model.
+        behind: by how much `error` is above that of the chosen model; None if that is not tested.
         interval: that this is in; None of the chosen model itself, or if it cannot be told.
         seconds: of processor time to search and train, with all seeds.
         seeds: number of trainings.
@@ -96,7 +98,7 @@ class Standing:
     velocity: float
     ade: float | None
     fde: float | None
-    behind: float
+    behind: float | None
     interval: tuple[float, float] | None
     seconds: float
     seeds: int
@@ -117,6 +119,7 @@ class Leaderboard:
         groups: what the intervals are drawn over, in words.
         reasons: why other presets are missing.
         symmetries: what those of the data say about options, in sentences.
+        remarks: what rows do not show of their trainings, in sentences.
     """
 
     title: str
@@ -125,11 +128,12 @@ class Leaderboard:
     groups: str
     reasons: dict[str, str] = field(default_factory=dict)
     symmetries: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
-    def best(self) -> Standing:
-        """The row of the chosen model."""
-        return next(row for row in self.rows if row.preset == self.chosen)
+    def best(self) -> Standing | None:
+        """The row of the chosen model; None if it could not be tested."""
+        return next((row for row in self.rows if row.preset == self.chosen), None)
 
     @property
     def equals(self) -> list[Standing]:
@@ -141,16 +145,22 @@ class Leaderboard:
         ]
 
     @property
-    def cheapest(self) -> Standing:
+    def cheapest(self) -> Standing | None:
         """Of these, the one that is the cheapest to fit, and then to forecast with."""
         return min(
             self.equals,
             key=lambda row: (KINDS.index(row.kind), -row.forecasts_per_second),
+            default=None,
         )
 
     def words(self) -> list[str]:
         """What the table says, in sentences."""
         best = self.best
+        if best is None:
+            return [
+                f"Best, by validation error: {self.chosen}, which could not be tested; no other is "
+                "chosen for that reason."
+            ]
         said = [
             f"Best, by validation error: {best.preset} (test error {number(best.error)}; "
             f"validation {number(best.validation)})."
@@ -173,9 +183,9 @@ class Leaderboard:
             )
         if others and not (lower or equal or unknown):
             said.append(f"All others are worse, beyond their {COVERAGE:.0%} intervals.")
-        if not (lower or equal):
-            return said
         cheap = self.cheapest
+        if cheap is None or not (lower or equal):
+            return said
         cost = {
             "trivial": "nothing to train",
             "solved": "solved, not trained",
@@ -193,13 +203,14 @@ class Leaderboard:
             "± is the standard deviation over seeds.",
             f"To the best: the difference relative to the best's error{interval}.",
             "Training: processor time, with the search and all seeds.",
+            *self.remarks,
         ]
 
     def missing(self) -> list[str]:
         """Why presets, or seeds of those that have a row, are missing."""
         shown = {row.preset for row in self.rows}
         return [
-            f"{'' if preset in shown else 'Left out: '}{preset}: {reason.rstrip('.')}."
+            f"{preset}: {reason.rstrip('.')}." if preset in shown else left_out(preset, reason)
             for preset, reason in self.reasons.items()
         ]
 
@@ -209,12 +220,13 @@ class Leaderboard:
             "title": self.title,
             "best": self.chosen,
             "no_worse": [row.preset for row in self.equals],
-            "cheapest": self.cheapest.preset,
+            "cheapest": None if self.cheapest is None else self.cheapest.preset,
             "words": self.words(),
             "rows": [asdict(row) for row in self.rows],
             "groups": self.groups,
             "left_out": self.reasons,
             "symmetries": list(self.symmetries),
+            "remarks": list(self.remarks),
         }
 
     def print(self, terminal: Terminal) -> None:
@@ -275,7 +287,8 @@ def make_leaderboard(
 
     Args:
         title: what was compared on what.
-        judgements: those without a result are left out.
+        judgements: those without a result are left out; without that of the chosen model, there are
+            no differences to it.
         choice: the chosen model.
         groups: of the test windows.
         folder: of the comparison.
@@ -286,32 +299,88 @@ def make_leaderboard(
     for preset, (judgement, result) in found.items():
         if preset not in choice.errors:
             reasons.setdefault(preset, "its validation error is not known.")
-        elif result is not None:
+        elif result is None:
+            reasons.setdefault(preset, "its test has no result.")
+        else:
             tested[preset] = judgement, result
-    errors = {preset: _by_window(result) for preset, (_, result) in tested.items()}
-    differences = np.stack(list(errors.values())) - errors[choice.preset]
-    intervals = mean_intervals(differences, groups)
-    rows = []
-    for (preset, (judgement, result)), difference, drawn in zip(
-        tested.items(), differences, intervals, strict=True
-    ):
-        interval = None if preset == choice.preset else drawn
-        costs = _costs(judgement, folder)
-        rows.append(
-            _standing(
-                judgement.candidate, result, choice, float(difference.mean()), interval, costs
-            )
+    behind = differences_to(choice.preset, [result for _, result in tested.values()], groups)
+    rows = [
+        _standing(
+            judgement.candidate, result, choice, behind.get(preset), _costs(judgement, folder)
         )
+        for preset, (judgement, result) in tested.items()
+    ]
     rows.sort(key=lambda row: row.error)
-    return Leaderboard(title, choice.preset, rows, groups.describe(), reasons)
+    remarks = [said for judgement, _ in tested.values() for said in _remarks(judgement, folder)]
+    return Leaderboard(
+        title, choice.preset, rows, groups.describe(), reasons, remarks=tuple(remarks)
+    )
+
+
+def groups_of(windows: Windows) -> Groups:
+    """The windows of each recording, or blocks of neighbouring ones."""
+    runs, frames = windows.locate()
+    steps = windows.trajectories.steps[frames]
+    return Groups.of(runs, steps[:, 0], int(np.ptp(steps, axis=1).max()) + 1)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much a model's mean error is above another's, and the interval that this is in."""
+
+    mean: float
+    interval: tuple[float, float] | None
+
+
+def differences_to(preset: str, results: Sequence[Result], groups: Groups) -> dict[str, Difference]:
+    """The difference of each model to one of them, by name; none if that has no result.
+
+    Args:
+        preset: the name of that one.
+        results: of the tests.
+        groups: of the test windows.
+    """
+    errors = {result["preset"]: _by_window(result) for result in results}
+    if preset not in errors:
+        return {}
+    differences = np.stack(list(errors.values())) - errors[preset]
+    intervals = mean_intervals(differences, groups)
+    return {
+        name: Difference(float(difference.mean()), None if name == preset else interval)
+        for name, difference, interval in zip(errors, differences, intervals, strict=True)
+    }
+
+
+def left_out(preset: str, reason: str) -> str:
+    """Why a preset has no row, in a sentence."""
+    return f"Left out: {preset}: {reason.rstrip('.')}."
+
+
+def _remarks(judgement: Judgement, folder: Path) -> list[str]:
+    """What a user should know of a model's trainings, and its row does not show."""
+    preset, said = judgement.candidate.preset, []
+    fits = [result for fit in judgement.fits() if (result := fit.result(folder)) is not None]
+    trainings = [fit["training"] for fit in fits]
+    steps, skipped = (sum(t.get(key, 0) for t in trainings) for key in ("steps", "skipped"))
+    if skipped and skipped >= MANY_SKIPPED * steps:
+        said.append(
+            f"{preset}: {skipped / steps:.0%} of its steps diverged and were skipped; a lower "
+            "learning rate may do better."
+        )
+    if bases := [t["only_base"] for t in trainings if t.get("only_base")]:
+        some = "" if len(bases) == len(fits) else f"with {len(bases)} of {len(fits)} seeds "
+        said.append(
+            f"{preset}: {some}its network added nothing to its base ({bases[0]}), whose forecasts "
+            "it makes; more data or more time may change that."
+        )
+    return said
 
 
 def _standing(
     candidate: Candidate,
     result: Result,
     choice: Choice,
-    behind: float,
-    interval: tuple[float, float] | None,
+    behind: Difference | None,
     costs: dict[str, Any],
 ) -> Standing:
     seeds = result["seeds"]
@@ -334,8 +403,8 @@ def _standing(
         velocity=_mean([seed["velocity_mse"]["mean"] for seed in seeds]),
         ade=ade,
         fde=fde,
-        behind=behind,
-        interval=interval,
+        behind=None if behind is None else behind.mean,
+        interval=None if behind is None else behind.interval,
         seeds=len(seeds),
         parameters=seeds[0]["parameters"],
         forecasts_per_second=_mean([seed["forecasts_per_second"] for seed in seeds]),
@@ -366,9 +435,9 @@ def _mean(values: Sequence[float]) -> float:
     return statistics.fmean(values)
 
 
-def _behind(row: Standing, best: Standing) -> str:
+def _behind(row: Standing, best: Standing | None) -> str:
     """The difference to the best as a share of its error, or, of many times it, as a factor."""
-    if row is best or best.error == 0:
+    if best is None or row is best or best.error == 0 or row.behind is None:
         return "–"
     shares = [value / best.error for value in (row.behind, *(row.interval or ()))]
     if max(map(abs, shares)) < 10:

@@ -16,7 +16,7 @@ import msgspec
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.files import inside
-from spacetime_en._util.schema import Finite, PositiveFloat, shortened
+from spacetime_en._util.schema import Count, Finite, PositiveFloat, shortened
 from spacetime_en.compare.budget import ModelBudget, Pace, measure_pace
 from spacetime_en.compare.candidates import Candidate, config_of
 from spacetime_en.compare.job import Job, Tell
@@ -102,6 +102,9 @@ class _Training:
     seconds: Finite
     val_mse: Finite | None = None
     best_step: int | None = None
+    steps: Count = 0
+    skipped: Count = 0
+    only_base: str | None = None
 
 
 @dataclass
@@ -130,6 +133,10 @@ class RateSearch(Job):
     @property
     def name(self) -> str:
         return f"search--{self.candidate.file_name}"
+
+    @property
+    def label(self) -> str:
+        return f"search--{self.candidate.preset}"
 
     def result(self, folder: Path) -> Result | None:
         return read_result(folder, self.name, _SearchResult)
@@ -235,6 +242,10 @@ class Fit(Job):
         return f"{self.candidate.file_name}--seed{self.seed}"
 
     @property
+    def label(self) -> str:
+        return f"{self.candidate.preset}--seed{self.seed}"
+
+    @property
     def needs(self) -> tuple[str, ...]:
         return (self._search.name,) if self.candidate.kind == "trained" else ()
 
@@ -282,6 +293,8 @@ class Fit(Job):
                     f"delete {place}* to try again."
                 )
             run = found
+            if training["best_step"] == 0:  # what it corrects is better than any correction
+                training["only_base"] = run.model().base_name
         result: Result = {
             "name": self.name,
             "preset": self.candidate.preset,

@@ -51,7 +51,7 @@ def carry_out_on_ray(
                 failed[job.name] = error
             seconds += spent
             unfinished.remove(job.name)
-            display.done(None, job.name, word)
+            display.done(None, job.label, word)
         return failed, seconds
     finally:
         if started:

@@ -122,7 +122,7 @@ def _worst(
     folder: Path, task: Task, board: Leaderboard, by_preset: Mapping[str, Judgement]
 ) -> list[Scene]:
     """The test windows with the largest errors of the best model, and some others' forecasts."""
-    if task.test.trajectories.x.shape[-1] > 3:
+    if board.best is None or task.test.trajectories.x.shape[-1] > 3:
         return []
     others = [row.preset for row in board.rows if row.preset != board.chosen][:SHOWN_BESIDE]
     models = {}

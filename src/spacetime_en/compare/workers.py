@@ -131,13 +131,13 @@ def _supervise(
                     continue
                 waiting.remove(other)
                 unfinished.remove(other.name)
-                display.done(None, other.name, said)
+                display.done(None, other.label, said)
         for worker in (worker for worker in crew if worker.busy is None):
             if (job := _ready(waiting, unfinished, folder, claims)) is None:
                 break  # (nor would another worker get one)
             waiting.remove(job)
             worker.give(job)
-            display.at(worker.number, job.name, 0.0, "")
+            display.at(worker.number, job.label, 0.0, "")
         by_pipe = {worker.pipe: worker for worker in crew if worker.busy is not None}
         for pipe in wait(list(by_pipe), None if claims is None else LOOK):
             worker = by_pipe[pipe]  # type: ignore[index]
@@ -149,7 +149,7 @@ def _supervise(
                 kind, rest = "failed", [str(died), 0.0]
                 worker.replace(folder)
             if kind == "at":
-                display.at(worker.number, done.name, *rest)
+                display.at(worker.number, done.label, *rest)
                 continue
             if kind == "stopped":
                 raise KeyboardInterrupt
@@ -160,7 +160,7 @@ def _supervise(
             worker.busy = None
             worker.seconds += rest[1]
             unfinished.remove(done.name)
-            display.done(worker.number, done.name, rest[0])
+            display.done(worker.number, done.label, rest[0])
     return failed
 
 

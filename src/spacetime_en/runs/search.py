@@ -127,7 +127,8 @@ def search(
         task: that of the config, if it is loaded already.
         notify: called with a line for every trial.
         alone: whether no other worker is at the study: what is suggested then depends on the seed
-            and on what was tried, and neither on a clock nor on interruptions.
+            and on what was tried, and neither on a clock nor on interruptions; and whatever trial
+            runs when it begins was left by a process that was killed, wherever that was.
     Returns: the best config.
     """
     # One worker, one device; for more devices there are more workers.
@@ -178,7 +179,7 @@ def search(
         outcomes.append(f"{value:.4g}")
         return value
 
-    count = fail_dead_trials(study)
+    count = fail_dead_trials(study, alone)
     _enqueue(study, first)
     while count < trials and time.monotonic() < until:
         if alone:
@@ -187,7 +188,8 @@ def search(
         try:
             study.optimize(objective, n_trials=1, catch=InputError)
         except BaseException:  # also such as Optuna does not know: the trial is over
-            study.tell(begun[-1], state=TrialState.FAIL, skip_if_finished=True)
+            if begun:  # (or the storage failed before there was any)
+                study.tell(begun[-1], state=TrialState.FAIL, skip_if_finished=True)
             raise
         if len(impossible) >= MOST_FAILURES:
             raise impossible[-1]

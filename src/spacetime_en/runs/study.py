@@ -139,9 +139,13 @@ def seed_sampler(study: optuna.Study, seed: int) -> None:
     study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
 
 
-def fail_dead_trials(study: optuna.Study) -> int:
+def fail_dead_trials(study: optuna.Study, alone: bool = False) -> int:
     """Give up the trials of workers that have died, as far as can be known from here.
 
+    Args:
+        study: the study.
+        alone: whether nobody else is at the study, and this process is at none of its trials: then
+            all that are running are given up.
     Returns: the number of trials that are finished or running.
     """
     count = 0
@@ -149,7 +153,7 @@ def fail_dead_trials(study: optuna.Study) -> int:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         optuna.storages.fail_stale_trials(study)  # (does nothing where there are no heartbeats)
     for trial in study.get_trials(deepcopy=False):
-        if trial.state is TrialState.RUNNING and _is_dead(trial):
+        if trial.state is TrialState.RUNNING and (alone or _is_dead(trial)):
             with suppress(optuna.exceptions.UpdateFinishedTrialError):  # others saw it, too
                 study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
         elif trial.state is TrialState.RUNNING or trial.state in FINISHED:

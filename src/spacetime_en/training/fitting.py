@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -118,14 +117,14 @@ def some_windows(windows: Windows, model: Forecaster) -> Example:
 def _solve(
     model: ClosedForm, task: Task, settings: TrainingSettings, save: SaveState | None
 ) -> TrainingProgress:
-    """Compute the weights in one step; of the settings only the batch size counts."""
-    start = time.monotonic()
+    """Compute the weights in one step; of the settings only batch size and clock count."""
+    start = settings.now()
     train, val = (
         ((batch.graph, batch.target) for batch in Batches(windows, settings.batch))
         for windows in (task.train, task.val)
     )
     error = model.eval().solve(train, val)
-    progress = TrainingProgress(step=1, time=time.monotonic() - start, best=error, best_step=1)
+    progress = TrainingProgress(step=1, time=settings.now() - start, best=error, best_step=1)
     if save is not None:
         weights = {name: weight.detach().cpu() for name, weight in model.state_dict().items()}
         save(TrainingState(progress, weights), True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,7 +80,7 @@ class ForecastModule(pl.LightningModule):
         self.active_loggers: list[Logger] = list(loggers)
         self._sums = torch.zeros(3, dtype=torch.float64)
         self._optimiser_state: dict[str, Tensor] = {}
-        self._now = time.process_time if settings.clock == "cpu" else time.monotonic
+        self._now = settings.now
         self._start = self._now()
         if state is not None:
             self._restore(state)

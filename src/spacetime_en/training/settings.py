@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
@@ -106,6 +107,10 @@ class TrainingSettings:
     def batch(self) -> int:
         """The number of windows in a batch, where it is known or does not have to be exact."""
         return BATCH_WINDOWS if self.batch_size is None else self.batch_size
+
+    def now(self) -> float:
+        """The seconds of the clock, from some moment on."""
+        return time.process_time() if self.clock == "cpu" else time.monotonic()
 
     def for_nodes(self, nodes: float) -> TrainingSettings:
         """The settings with a batch size, for windows of so many nodes on average."""
