@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from spacetime_en.symmetries.questions import Turning
-from spacetime_en.symmetries.rows import Array, Rows
+from spacetime_en.symmetries.rows import Array
 
 HALVINGS = 20
 NEAR = np.cos(np.deg2rad(15))  # an axis of the laboratory this near is the one that is meant
 
 
-def axis_of(turning: Turning, rows: Rows) -> Array:
+def axis_of(turning: Turning) -> Array:
     """The axis about which rotations change the broken part of the law least, (3,).
 
     That part is fitted as f(z) = b + sum_u M_u u. A rotation with generator A changes it by
@@ -19,6 +19,7 @@ def axis_of(turning: Turning, rows: Rows) -> Array:
     whose least eigenvector is the axis. Two fits on halves of the recordings, one for each factor,
     keep their noise out of Q. A gravity leaves the sign open; it is taken against b.
     """
+    rows = turning.rows
     generator = np.random.default_rng(0)
     q = turning.over.shape[1]
     gram = np.zeros((rows.groups.count, q, q))

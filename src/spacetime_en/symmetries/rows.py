@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,10 @@ ENOUGH_GROUPS = 40  # fewer recordings are cut into blocks
 MOST_CHANNELS = 3  # attributes of pairs, or of nodes, that weigh sums over neighbours
 PAIRS_AT_ONCE = 1 << 22  # vectors between nodes that are looked at, at a time
 VELOCITY = 0  # the place of the velocity among the vectors of a row
+OF_EACH_ROW = (
+    *("residual", "vectors", "scalars", "position"),
+    *("time", "node", "window", "group"),
+)
 LENGTHS = 5  # so many of them, at most, scale with the window; sums over pairs need not
 
 
@@ -67,6 +72,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.residual)
+
+    def __getitem__(self, kept: NDArray[np.bool_]) -> Rows:
+        """Some of the rows."""
+        values: dict[str, Any] = {name: getattr(self, name)[kept] for name in OF_EACH_ROW}
+        return replace(self, **values)
 
     def with_place(self, centre: Array) -> Rows:
         """The same rows with one more vector: the last position, from a centre, (n,) or (R, n).

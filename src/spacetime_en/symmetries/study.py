@@ -224,7 +224,7 @@ def _axis(task: Task, turning: questions.Turning, rows: Rows, identity: bool) ->
     if rows.dims != 3 or not turning.linear or p is None or p > LEVEL:
         return None
     stated = stated_up(task)
-    for axis in [stated] * (stated is not None) + [axis_of(turning, rows)]:
+    for axis in [stated] * (stated is not None) + [axis_of(turning)]:
         assert axis is not None
         if same_pose(rows, axis) is not None:
             continue
