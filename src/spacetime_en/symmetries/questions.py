@@ -230,7 +230,6 @@ class Turning:
         moments: of u, the velocity and the expected residual, E[u u^T], (2, n, n).
         left: the residual that c does not explain, in the laboratory, (R, n).
         over: what c does not explain of psi: n constant fields, then M u, (R, n + 2 m, n).
-        linear: whether one of these, and no cubic field, speaks loudest: only they have an axis.
     """
 
     evidence: Evidence
@@ -239,7 +238,6 @@ class Turning:
     moments: Array
     left: Array
     over: Array
-    linear: bool
 
 
 def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning:
@@ -267,14 +265,13 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     cubes = np.stack([cubic_field(u, axis) for u in (*linear, *near)], axis=1)
     psi = turned(frames, np.concatenate([constant, *fields], axis=1))
     evidence = answer(asked, [psi, turned(frames, cubes)], tested)
-    loudest = evidence.strongest < psi.shape[1]
     asked, back, psi, linear = asked.only(tested), back[tested], psi[tested], linear[:, tested]
     smoother = asked.smoother()
     flat = psi.reshape(len(psi), -1)
     over = (flat - smoother.fits(flat)).reshape(psi.shape)
     moments = np.einsum("urk,url->ukl", linear, linear) / len(psi)
     left = turned(back, asked.residual - smoother.fits(asked.residual))
-    return Turning(evidence, asked.rows, matrices, moments, left, turned(back, over), loudest)
+    return Turning(evidence, asked.rows, matrices, moments, left, turned(back, over))
 
 
 def cubic_field(u: Array, axis: Array | None = None) -> Array:

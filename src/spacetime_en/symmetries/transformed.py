@@ -131,13 +131,13 @@ def _both_ways(sampled: Sampled) -> tuple[Sampled, Sampled] | None:
     if graph.observed is not None:
         there = graph.observed.all(1, keepdim=True)
         mask = there if mask is None else mask & there
-    if mask is not None:  # both ways see the same nodes
-        forward, backward = (way.replace(observed=mask) for way in (forward, backward))
     pairs = zip((forward, backward), ends, speeds, strict=True)
     ways = [
         replace(sampled, graph=way, target=Forecast(x, v, way.horizon[:, -1:], mask))
         for way, x, v in pairs
     ]
+    if mask is not None:  # both ways see the same nodes
+        ways = [way.seen(mask) for way in ways]
     return ways[0], ways[1]
 
 
