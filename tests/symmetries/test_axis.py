@@ -1,5 +1,7 @@
 """The directions that a broken symmetry leaves."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from benchmarks.symmetry_power import world
@@ -20,6 +22,12 @@ def of_space(**options):
 
 def test_of_a_field():
     assert (axes_of(of_space(field=0.5))[0] == [0, 0, 1]).all()
+
+
+def test_it_points_upwards_whatever_windows_leave_to_be_fitted():
+    turning = of_space(field=0.5)
+    shown = replace(turning, left=-turning.left)
+    assert (axes_of(shown)[0] == [0, 0, 1]).all()
 
 
 def test_of_an_anisotropic_force():

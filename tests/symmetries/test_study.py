@@ -105,7 +105,7 @@ def test_a_field_on_a_line_is_an_up():
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("nodes", "length", "noise"), [(1, 1, 0.02), (3, 4, 0.003)])
+@pytest.mark.parametrize(("nodes", "length", "noise"), [(1, 1, 0.02), (1, 4, 0.02)])
 def test_what_falls_has_an_up_that_points_upwards(nodes, length, noise, seed):
     fall = world(runs=200, seed=seed, dims=3, nodes=nodes, field=0.5, noise=noise)
     assert find_symmetries(again(fall, length=length), only=SPACE).axis == (0, 0, 1)
