@@ -15,12 +15,12 @@ def run(monkeypatch, *arguments):
 
 
 def test_a_data_set_as_json(tmp_path, monkeypatch, capsys):
-    world(runs=60, wind=0.8).train.trajectories.save(tmp_path / "data")
+    world(runs=150, wind=0.8).train.trajectories.save(tmp_path / "data")
     options = ("--task.length", 4, "--task.stride", 1, "--task.target-steps", 1)
     run(monkeypatch, "--data", tmp_path / "data", *options, "--json")
     said = json.loads(capsys.readouterr().out)
     assert said["symmetries"]["rotation"]["verdict"] == "broken"
-    assert said["windows"] == 3 * 54
+    assert said["windows"] == 3 * 135
 
 
 def test_neither_a_task_nor_data(monkeypatch):

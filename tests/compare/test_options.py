@@ -31,6 +31,18 @@ BROKEN = {"rotation": "broken"}
         (DataOptions(stated=UP), (LINE, ABLE), None, "up: none of the models compared reads it"),
         (DataOptions(BROKEN, found=UP), ALL, UP, r"about \(0, 0, 1\) only, .* up: set-2 reads it."),
         (DataOptions(BROKEN, found=UP), ALL, None, r"Rotations hold about \(0, 0, 1\) only.$"),
+        (
+            DataOptions(BROKEN, found=(0, 1)),
+            ALL,
+            (0, 1),
+            r"Mirrors hold that contain \(0, 1\) only",
+        ),
+        (
+            DataOptions({"reflection": "broken"}, found=(1,)),
+            ALL,
+            (1,),
+            r"ends, and \(1\) points to",
+        ),
         (DataOptions(BROKEN), ALL, None, "no axis .*: mlp can know it, set-2 cannot."),
         (
             DataOptions(BROKEN),

@@ -31,6 +31,27 @@ def test_an_unknown_system_is_measured_by_what_it_is_found_to_conserve(monkeypat
     assert max(map(len, printed.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(("every", "names"), [(1, ["energy_found"]), (2, [])])
+def test_velocities_that_are_differences_belong_to_the_middle_of_frames(every, names):
+    """Exact springs, positions only: their energy is found, and the truth keeps it.
+
+    If windows skip frames, differences in them and in targets are over different times.
+    """
+    rng = np.random.default_rng(0)
+    x, v = rng.standard_normal((2, 300, 1, 4, 2))
+    x, v = (t - t.mean(2, keepdims=True) for t in (x, v))
+    angle = 2 * 0.3 * np.arange(16)[:, None, None]
+    runs = Trajectories.from_arrays(
+        x * np.cos(angle) + v * np.sin(angle), times=0.3 * np.arange(16)
+    )
+    targets = ",".join(str(every * step) for step in range(1, 5))
+    windows = {"length": 4, "stride": every, "target_steps": targets}
+    task = Task.from_trajectories(runs, counts=(220, 20, 60), **windows)
+    drift = evaluate(build_model("straight-line"), task).report["drift"]
+    assert [name for name in drift["found"] if "energy" in name] == names
+    assert all(drift["truth"][name]["p90"] < 1e-4 for name in names)
+
+
 def test_the_potential_of_a_known_system_needs_no_search():
     drift = evaluate(build_model("last-frame"), simulated("springs")).report["drift"]
     assert list(drift["truth"]) == ["momentum", "angular_momentum", "energy"]

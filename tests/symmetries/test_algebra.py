@@ -8,6 +8,7 @@ from benchmarks.symmetry_power import world
 from spacetime_en.symmetries.algebra import acted, algebra_of, generators
 from spacetime_en.symmetries.rows import sample, typical_distance
 from tests.helpers import particles
+from tests.symmetries.worlds import jittered
 
 
 def found(**options):
@@ -45,6 +46,12 @@ def test_a_wind_leaves_no_boost():
     words = found(wind=0.5).words
     assert "all translations" in words
     assert "all boosts" not in words
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_has_no_generators(seed):
+    sampled = sample(jittered(200, 7, 2, seed))
+    assert algebra_of(sampled, typical_distance(sampled.graph)) is None
 
 
 def test_values_increase_and_are_as_many_as_generators():

@@ -47,3 +47,14 @@ def test_what_c_tells_is_no_evidence():
     found = evidence(0.0, seed=0, tied=1.0)
     assert found.p is None
     assert found.spread < 0.01
+
+
+def test_rows_of_no_fold_are_forecast_and_not_fitted():
+    rng = np.random.default_rng(0)
+    c, noise = rng.standard_normal((2, 200, 1))
+    folds = np.where(np.arange(200) < 100, -1, np.arange(200) % FOLDS)
+    smoother = Smoother.of(c, folds)
+    y = 2 * c + 0.1 * noise
+    other = np.where(folds[:, None] < 0, rng.standard_normal((200, 1)), y)
+    assert np.allclose(smoother.fits(y), 2 * c, atol=0.1)
+    assert (smoother.fits(y) == smoother.fits(other)).all()

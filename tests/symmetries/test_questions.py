@@ -1,10 +1,14 @@
 """The fields psi of each question. What questions answer is in test_study.py."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from spacetime_en.geometry import random_rotation
-from spacetime_en.symmetries.questions import bounded, changed_matrices, cubic_field
+from spacetime_en.symmetries.questions import Asked, bounded, changed_matrices, cubic_field
+from spacetime_en.symmetries.rows import rows_of_windows, sample
+from tests.symmetries.worlds import jittered
 
 
 @pytest.mark.parametrize(("n", "count"), [(2, 2), (3, 8)])
@@ -46,3 +50,15 @@ def test_cubic_fields_have_no_part_that_rotations_leave(axis):
     mean = np.mean([cubic_field(u @ q.T, axis) @ q for q in turns], axis=0)
     assert np.abs(mean).max() < 0.05 * np.abs(u).max()
     assert np.abs(cubic_field(u, axis)).max() > 0.1
+
+
+def test_the_law_in_psi_has_no_noise_of_the_rows_that_are_tested():
+    asked = Asked.of(rows_of_windows(sample(jittered(60, 7, 2, seed=0)), 1.0), identity=False)
+    law, tested = asked.law()
+    assert 0.7 < tested.mean() < 0.9
+    groups = asked.rows.group
+    assert not set(groups[tested]) & set(groups[~tested])
+    others = np.where(tested[:, None], 1.0, asked.residual)
+    again, _ = replace(asked, residual=others).law()
+    assert (law == again).all()
+    assert np.abs(law).max() > 0

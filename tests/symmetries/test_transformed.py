@@ -5,7 +5,8 @@ import pytest
 
 from benchmarks.symmetry_power import world
 from spacetime_en.data import Task, Trajectories
-from spacetime_en.symmetries.study import find_symmetries
+from spacetime_en.symmetries.study import ASKED_ABOUT, find_symmetries
+from tests.symmetries.worlds import again
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -23,3 +24,11 @@ def test_windows_of_one_size_do_not_tell_about_scale():
     circles = Trajectories.from_arrays(x + 0.01 * rng.standard_normal(x.shape))
     task = Task.from_trajectories(circles, length=3, stride=1, target_steps=1)
     assert find_symmetries(task)["scale"].verdict == "untested"
+
+
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize(("nodes", "gaps"), [(2, 0.1), (3, 0.15), (4, 0.3)])
+def test_windows_that_gaps_leave_without_a_node_are_left_out(nodes, gaps, measured):
+    task = again(world(runs=300, seed=5, nodes=nodes, gaps=gaps), measured=measured)
+    report = find_symmetries(task)
+    assert {f.name for f in report.findings if f.p is not None} == set(ASKED_ABOUT)

@@ -47,7 +47,8 @@ class DataOptions:
         verdicts: of each symmetry of space.
         words: about those verdicts that need some.
         stated: the direction that the data call up.
-        found: the only direction about which rotations were seen to hold.
+        found: the up that was found: the only direction about which rotations were seen to hold,
+            in the plane the one that the mirrors that hold contain.
         impossible: why the data could not be asked; None: they were.
     """
 
@@ -81,12 +82,9 @@ class DataOptions:
         if self.stated is not None:
             said.append(f"The data call {_direction(self.stated)} up: {_readers(readers)}.")
         if up is not None:
-            said.append(
-                f"Rotations hold about {_direction(up)} only, which models get as up: "
-                f"{_readers(readers)}."
-            )
+            said.append(f"{_left_alone(up)}, which models get as up: {_readers(readers)}.")
         elif self.found is not None:
-            said.append(f"Rotations hold about {_direction(self.found)} only.")
+            said.append(f"{_left_alone(self.found)}.")
         elif self._is_broken("rotation"):
             said.append(
                 "Directions of space matter, and no axis was found: "
@@ -143,6 +141,14 @@ def _studied(task: Task) -> dict[str, Any]:
 
 def _direction(up: Iterable[float]) -> str:
     return f"({', '.join(f'{u:.3g}' for u in up)})"
+
+
+def _left_alone(up: Sequence[float]) -> str:
+    """What of space is left, if this is an up."""
+    if len(up) == 1:
+        return f"The line has two ends, and {_direction(up)} points to one"
+    what = "Rotations hold about" if len(up) == 3 else "Mirrors hold that contain"
+    return f"{what} {_direction(up)} only"
 
 
 def _named(candidates: Sequence[Candidate]) -> str:

@@ -46,7 +46,8 @@ def measure_drift(
     not known, whatever else the training windows are found to conserve (``found``). Changes are
     relative to the sum of the moduli of a quantity's parts in the last frame. They are those of
     nodes that are there in the last frame and at all target times; states are without noise, if
-    noise was added to the data here.
+    noise was added to the data here. Nothing is ``found`` if velocities are differences, and the
+    frames of a window are further apart than those of the recording.
 
     Args:
         model: whose forecasts they are.
@@ -57,7 +58,8 @@ def measure_drift(
     Returns: ``forecast`` and ``truth``, the distribution over windows at the last target time, by
         quantity; for paths ``against_time``, the medians at each; ``found``.
     """
-    found = [] if system_of(windows.trajectories) else _found(model, task)
+    searched = system_of(windows.trajectories) is None and _in_step(windows)
+    found = _found(model, task) if searched else []
     truth: defaultdict[str, list[Tensor]] = defaultdict(list)
     forecast: defaultdict[str, list[Tensor]] = defaultdict(list)
     windows = windows.without_noise()
@@ -72,8 +74,9 @@ def measure_drift(
             paths = _from_the_last_frame(graph, states, target.mask, windows, bool(found))
             for name, quantity in _known(model, has_energy, graph, windows, rows, paths):
                 kept[name].append(changes(quantity, paths))
+            middle = _when_velocities_were(paths, graph, windows)
             for name, conserved in _by_name(found).items():
-                kept[name].append(changes(conserved.quantity, paths.connected()))
+                kept[name].append(changes(conserved.quantity, middle.connected()))
     report: dict[str, Any] = {
         key: {name: _summary(torch.cat(parts)[:, -1]) for name, parts in kept.items()}
         for key, kept in (("forecast", forecast), ("truth", truth))
@@ -150,6 +153,27 @@ def _has_energy(model: Forecaster, windows: Windows) -> bool:
     graph, _ = windows[:1]
     with torch.no_grad():
         return model.energy(graph.to(parameter.device, parameter.dtype).latest()) is not None
+
+
+def _in_step(windows: Windows) -> bool:
+    """Whether velocities of targets are over the same time as those that quantities are found by.
+
+    Differences are taken between frames as they were recorded, but inside of a window between its
+    own frames.
+    """
+    t = windows.trajectories
+    return t.measured_velocities or windows.stride * windows.frame_interval == t.frame_interval
+
+
+def _when_velocities_were(paths: Paths, graph: SpacetimeGraph, windows: Windows) -> Paths:
+    """The paths, with positions where they were half a step before, if velocities are differences.
+
+    Those belong to the middle of two frames, see :func:`~.paths.true_paths`.
+    """
+    if windows.trajectories.measured_velocities:
+        return paths
+    half = graph.times[:, -2:].diff(dim=1).to(paths.x)[..., None, None] / 2
+    return dataclasses.replace(paths, x=paths.x - half * paths.v)
 
 
 def _from_the_last_frame(

@@ -28,6 +28,7 @@ HALVINGS_OF_FITS = 6
 ACTED_ON = 300  # windows that generators act on
 STEP = 1e-4
 PENALTY = 1e-4
+LEAST_ALIKE = 0.1  # cosine of fits on two halves of the recordings
 COMMUTES = 0.05  # a generator that changes forecasts by less, beside their size, is a symmetry
 
 
@@ -122,8 +123,11 @@ class _Functions:
         return np.concatenate([np.ones((R, 1)), flat, products], axis=1)
 
 
-def algebra_of(sampled: Sampled, unit: float) -> Algebra:
-    """Fit a law to the windows, and find the generators that it commutes with."""
+def algebra_of(sampled: Sampled, unit: float) -> Algebra | None:
+    """Fit a law to the windows, and find the generators that it commutes with.
+
+    Returns: None if fits on halves of the recordings have nothing in common: there is no law.
+    """
     graph = sampled.graph.to(torch.float64).unwrapped()
     rows = rows_of_windows(sampled, unit)
     rows = replace(rows, residual=bounded(rows.residual))
@@ -146,17 +150,23 @@ def algebra_of(sampled: Sampled, unit: float) -> Algebra:
         (basis(acted(probed, g, STEP)) - basis(acted(probed, g, -STEP))) / (2 * STEP) for g in every
     ]
     fitted = functions(rows.vectors, rows.position - centre.numpy())
-    forms = []
+    forms, shared, alike = [], [], []
     for halving in range(HALVINGS_OF_FITS):
         weights = _fits_of_halves(fitted, rows, halving)
+        first, second = (here @ w for w in weights)
+        shared.append(float(np.sum(first * second)))
+        alike.append(
+            shared[-1] / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-300)
+        )
         changes = [
             np.stack([slope @ w - here @ w @ g.A.T for slope, g in zip(slopes, every, strict=True)])
             for w in weights
         ]
-        form = np.einsum("grn,hrn->gh", *changes) / max(
-            float(np.sum((here @ weights[0]) * (here @ weights[1]))), 1e-300
-        )
+        form = np.einsum("grn,hrn->gh", *changes)
         forms.append((form + form.T) / 2)
+    if np.mean(alike) < LEAST_ALIKE:
+        return None
+    forms = [form / np.mean(shared) for form in forms]
     values, directions = np.linalg.eigh(np.mean(forms, axis=0))
     spread = np.std([np.einsum("gk,gh,hk->k", directions, f, directions) for f in forms], axis=0)
     errors = spread / np.sqrt(HALVINGS_OF_FITS)

@@ -65,7 +65,7 @@ class Evidence:
 
 
 def folds_of(groups: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
-    """A fold for each row; a group is never in two."""
+    """A fold from 0 for each row; a group is never in two."""
     count = int(groups.max()) + 1
     order = np.random.default_rng(seed).permutation(count)
     return (order % FOLDS)[groups]
@@ -76,16 +76,16 @@ class Smoother:
     """Ridge regressions on a basis, fitted on all folds but one, (R, p).
 
     Args:
-        axes: the eigenvectors of B^T B of the other folds, for each fold.
-        sizes: the eigenvalues.
         basis: standardised, a constant first.
-        folds: (R,).
+        folds: (R,); no regression, and no penalty, is fitted on those below 0.
+        axes: the eigenvectors of B^T B of the rows that a fold's regression is fitted on, by fold.
+        sizes: the eigenvalues.
     """
 
     basis: Array
     folds: NDArray[np.int64]
-    axes: list[Array]
-    sizes: list[Array]
+    axes: dict[int, Array]
+    sizes: dict[int, Array]
 
     @classmethod
     def of(cls, basis: Array, folds: NDArray[np.int64]) -> Smoother:
@@ -96,10 +96,11 @@ class Smoother:
         # A few far-away rows must not decide: a column's values end at six deviations.
         basis = np.clip(basis, -6, 6)
         basis = np.concatenate([np.ones((len(basis), 1)), basis], axis=1)
-        grams = [basis[folds == k].T @ basis[folds == k] for k in range(FOLDS)]
-        total = sum(grams)
-        sizes, axes = zip(*(np.linalg.eigh(total - gram) for gram in grams), strict=True)
-        return cls(basis, folds, list(axes), list(sizes))
+        axes, sizes = {}, {}
+        for k in np.unique(folds).tolist():
+            others = basis[(folds != k) & (folds >= 0)]
+            sizes[k], axes[k] = np.linalg.eigh(others.T @ others)
+        return cls(basis, folds, axes, sizes)
 
     def fits(self, values: Array) -> Array:
         """The regression of each column on the basis, held-out fold by fold, (R, q) -> (R, q).
@@ -112,19 +113,19 @@ class Smoother:
         """The same, and the degrees of freedom that each column has used, (q,)."""
         best = np.full(values.shape[1], np.inf)
         made, freedom = np.zeros_like(values), np.zeros(values.shape[1])
-        projected, tested = [], []
-        total = self.basis.T @ values
-        for k, axes in enumerate(self.axes):
-            own = self.folds == k
-            projected.append(axes.T @ (total - self.basis[own].T @ values[own]))
-            tested.append(self.basis[own] @ axes)
+        fits = self.folds >= 0
+        projected, tested = {}, {}
+        for k, axes in self.axes.items():
+            others = fits & (self.folds != k)
+            projected[k] = axes.T @ (self.basis[others].T @ values[others])
+            tested[k] = self.basis[self.folds == k] @ axes
         for penalty in PENALTIES:
             fitted = np.empty_like(values)
-            for k, sizes in enumerate(self.sizes):
+            for k, sizes in self.sizes.items():
                 own = self.folds == k
-                shrunk = 1 / (np.maximum(sizes, 0) + penalty * (~own).sum())
+                shrunk = 1 / (np.maximum(sizes, 0) + penalty * (fits & ~own).sum())
                 fitted[own] = tested[k] @ (shrunk[:, None] * projected[k])
-            error = np.square(values - fitted).sum(0)
+            error = np.square(values - fitted)[fits].sum(0)
             better = error < best
             made[:, better], best[better] = fitted[:, better], error[better]
             freedom[better] = (np.maximum(sizes, 0) * shrunk).sum()  # (of the last fold)

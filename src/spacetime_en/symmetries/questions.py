@@ -45,11 +45,29 @@ class Asked:
             residual, vectors = turned(frames, residual), turned(frames, vectors)
         return cls(rows, residual, vectors, np.ones(vectors.shape[1], dtype=bool), identity)
 
-    def smoother(self) -> Smoother:
+    def smoother(self, folds: NDArray[np.int64] | None = None) -> Smoother:
         """Regressions on functions of c."""
         rows = self.rows
         basis = functions_of(self.vectors[:, self.given], rows.scalars, _who(rows, self.identity))
-        return Smoother.of(basis, folds_of(rows.group))
+        return Smoother.of(basis, folds_of(rows.group) if folds is None else folds)
+
+    def law(self) -> tuple[Array, NDArray[np.bool_]]:
+        """What a symmetric law makes of each row, for fields psi, (R, n).
+
+        It is fitted on a fifth of the groups, which are then not tested. If psi had the fit that is
+        taken out of y, the noise of that fit would stand on both sides of the covariance, and pass
+        for a broken law wherever c tells psi only roughly.
+
+        Returns: the forecast residuals, and which rows are left to test with, (R,).
+        """
+        group = self.rows.group
+        tested = folds_of(group, seed=1) > 0
+        return self.smoother(np.where(tested, -1, folds_of(group))).fits(self.residual), tested
+
+    def only(self, kept: NDArray[np.bool_]) -> Asked:
+        """Some of the rows."""
+        residual, vectors = self.residual[kept], self.vectors[kept]
+        return replace(self, rows=self.rows[kept], residual=residual, vectors=vectors)
 
 
 def functions_of(vectors: Array, scalars: Array, who: Array) -> Array:
@@ -121,13 +139,17 @@ def bounded(residual: Array) -> Array:
 
 
 def answer(
-    asked: Asked, smoother: Smoother, psi: Sequence[Array], least_spread: float = LEAST_SPREAD
+    asked: Asked,
+    psi: Sequence[Array],
+    tested: NDArray[np.bool_] | None = None,
+    least_spread: float = LEAST_SPREAD,
 ) -> Evidence:
-    """Weigh the fields psi, (R, n) or (R, q, n) each."""
-    fields = [f[:, None] if f.ndim == 2 else f for f in psi]
-    whole = np.concatenate(fields, axis=1)
+    """Weigh the fields psi, (R, n) or (R, q, n) each, on the rows that are tested: all, or (R,)."""
+    whole = np.concatenate([f[:, None] if f.ndim == 2 else f for f in psi], axis=1)
+    if tested is not None:
+        asked, whole = asked.only(tested), whole[tested]
     rows = asked.rows
-    return weigh(smoother, asked.residual, whole, rows.groups, rows.group, least_spread)
+    return weigh(asked.smoother(), asked.residual, whole, rows.groups, rows.group, least_spread)
 
 
 def weighted_fields(weights: Array, vectors: Sequence[Array]) -> Array:
@@ -156,11 +178,10 @@ def permutation(rows: Rows) -> Evidence | None:
     if nodes < 2:
         return None
     asked = Asked.of(rows, identity=False)
-    smoother = asked.smoother()
-    expected = smoother.fits(asked.residual)
+    expected, tested = asked.law()
     indicator = np.eye(nodes)[rows.node] - 1 / nodes
-    fields = [*constant_fields(rows.residual), rows.vectors[:, VELOCITY], expected]
-    return answer(asked, smoother, [weighted_fields(indicator, fields)])
+    fields = [*constant_fields(expected), rows.vectors[:, VELOCITY], expected]
+    return answer(asked, [weighted_fields(indicator, fields)], tested)
 
 
 def translation(rows: Rows, identity: bool) -> Evidence:
@@ -176,9 +197,7 @@ def translation(rows: Rows, identity: bool) -> Evidence:
     squares = place[:, rows_] * place[:, columns]
     beyond = [np.maximum(place - high, 0), np.maximum(low - place, 0)]
     weights = np.concatenate([place, squares, *beyond], axis=1)
-    return answer(
-        asked, asked.smoother(), [weighted_fields(weights, constant_fields(rows.residual))]
-    )
+    return answer(asked, [weighted_fields(weights, constant_fields(rows.residual))])
 
 
 def boost(rows: Rows, identity: bool) -> Evidence:
@@ -186,22 +205,18 @@ def boost(rows: Rows, identity: bool) -> Evidence:
     asked = replace(Asked.of(rows, identity), given=rows.relative)
     v = rows.vectors[:, VELOCITY]
     drag = np.linalg.norm(v, axis=1, keepdims=True) * v
-    return answer(asked, asked.smoother(), [matrix_fields(v), drag])
+    return answer(asked, [matrix_fields(v), drag])
 
 
 def time_shift(rows: Rows, identity: bool) -> Evidence:
     """Does it matter when it is? psi: t and t^2, times what moves the node."""
     asked = Asked.of(rows, identity)
-    smoother = asked.smoother()
+    expected, tested = asked.law()
     time = rows.time - rows.time.mean()
     time = time / np.maximum(time.std(), 1e-300)
     weights = np.stack([time, np.square(time)], axis=1)
-    fields = [
-        *constant_fields(rows.residual),
-        rows.vectors[:, VELOCITY],
-        smoother.fits(asked.residual),
-    ]
-    return answer(asked, smoother, [weighted_fields(weights, fields)])
+    fields = [*constant_fields(expected), rows.vectors[:, VELOCITY], expected]
+    return answer(asked, [weighted_fields(weights, fields)], tested)
 
 
 @dataclass(frozen=True)
@@ -210,19 +225,19 @@ class Turning:
 
     Args:
         evidence: of all psi.
+        rows: that were tested.
         matrices: M of the fields M u, (m, n, n): those that rotations change.
         moments: of u, the velocity and the expected residual, E[u u^T], (2, n, n).
         left: the residual that c does not explain, in the laboratory, (R, n).
         over: what c does not explain of psi: n constant fields, then M u, (R, n + 2 m, n).
-        linear: whether one of these, and no cubic field, speaks loudest: only they have an axis.
     """
 
     evidence: Evidence
+    rows: Rows
     matrices: Array
     moments: Array
     left: Array
     over: Array
-    linear: bool
 
 
 def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning:
@@ -238,10 +253,9 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
     frames = own_frames(rows.vectors[:, order], axis)
     asked = Asked.of(rows, identity, frames)
-    smoother = asked.smoother()
+    expected, tested = asked.law()
     back = np.swapaxes(frames, 1, 2)
-    fits = smoother.fits(asked.residual)
-    linear = np.stack([rows.vectors[:, VELOCITY], turned(back, fits)])  # (2, R, n)
+    linear = np.stack([rows.vectors[:, VELOCITY], turned(back, expected)])  # (2, R, n)
     matrices = changed_matrices(rows.dims, axis)
     constant = np.stack(constant_fields(rows.residual), axis=1)
     if axis is not None:
@@ -250,13 +264,14 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     near = [rows.vectors[:, k] for k in np.flatnonzero(rows.near)]
     cubes = np.stack([cubic_field(u, axis) for u in (*linear, *near)], axis=1)
     psi = turned(frames, np.concatenate([constant, *fields], axis=1))
-    evidence = answer(asked, smoother, [psi, turned(frames, cubes)])
-    flat = psi.reshape(len(rows), -1)
+    evidence = answer(asked, [psi, turned(frames, cubes)], tested)
+    asked, back, psi, linear = asked.only(tested), back[tested], psi[tested], linear[:, tested]
+    smoother = asked.smoother()
+    flat = psi.reshape(len(psi), -1)
     over = (flat - smoother.fits(flat)).reshape(psi.shape)
-    moments = np.einsum("urk,url->ukl", linear, linear) / len(rows)
-    left = turned(back, asked.residual - fits)
-    loudest = evidence.strongest < psi.shape[1]
-    return Turning(evidence, matrices, moments, left, turned(back, over), loudest)
+    moments = np.einsum("urk,url->ukl", linear, linear) / len(psi)
+    left = turned(back, asked.residual - smoother.fits(asked.residual))
+    return Turning(evidence, asked.rows, matrices, moments, left, turned(back, over))
 
 
 def cubic_field(u: Array, axis: Array | None = None) -> Array:
@@ -303,13 +318,11 @@ def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
     """
     frames, hand = handed_frames(rows, axes)
     asked = Asked.of(rows, identity, frames)
-    smoother = asked.smoother()
-    expected = smoother.fits(asked.residual)
+    expected, tested = asked.law()
     sizes = [np.linalg.norm(u, axis=1) for u in (asked.vectors[:, VELOCITY], expected)]
-    weights = hand * np.stack([np.ones(len(rows)), *sizes], axis=1)
-    return answer(
-        asked, smoother, [weighted_fields(weights, constant_fields(rows.residual)), hand * expected]
-    )
+    weights = hand * np.stack([np.ones(len(hand)), *sizes], axis=1)
+    along = weighted_fields(weights, constant_fields(expected))
+    return answer(asked, [along, hand * expected], tested)
 
 
 def handed_frames(rows: Rows, axes: Array) -> tuple[Array, Array]:

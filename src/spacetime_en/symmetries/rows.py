@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,10 @@ ENOUGH_GROUPS = 40  # fewer recordings are cut into blocks
 MOST_CHANNELS = 3  # attributes of pairs, or of nodes, that weigh sums over neighbours
 PAIRS_AT_ONCE = 1 << 22  # vectors between nodes that are looked at, at a time
 VELOCITY = 0  # the place of the velocity among the vectors of a row
+OF_EACH_ROW = (
+    *("residual", "vectors", "scalars", "position"),
+    *("time", "node", "window", "group"),
+)
 LENGTHS = 5  # so many of them, at most, scale with the window; sums over pairs need not
 
 
@@ -68,6 +73,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.residual)
 
+    def __getitem__(self, kept: NDArray[np.bool_]) -> Rows:
+        """Some of the rows."""
+        values: dict[str, Any] = {name: getattr(self, name)[kept] for name in OF_EACH_ROW}
+        return replace(self, **values)
+
     def with_place(self, centre: Array) -> Rows:
         """The same rows with one more vector: the last position, from a centre, (n,) or (R, n).
 
@@ -98,6 +108,14 @@ class Sampled:
     named: bool
     measured: bool
 
+    def seen(self, observed: Tensor) -> Sampled:
+        """With these nodes observed, (B, L, N), and without the windows in which there is none."""
+        kept = observed.flatten(1).any(1)
+        groups = replace(self.groups, of_window=self.groups.of_window[kept.numpy()])
+        graph = self.graph[kept].replace(observed=observed[kept])
+        steps = self.steps[kept.numpy()]
+        return replace(self, graph=graph, target=self.target[kept], groups=groups, steps=steps)
+
 
 def sample(task: Task, most_rows: int = MOST_ROWS) -> Sampled:
     """Up to `most_rows` nodes in windows of a task; test windows are not read."""
@@ -123,11 +141,12 @@ def sample(task: Task, most_rows: int = MOST_ROWS) -> Sampled:
     groups = Groups.of(np.concatenate(runs), all_steps[:, 0], span, ENOUGH_GROUPS)
     graph, target = read[0] if len(read) == 1 else collate(read)
     measured = task.train.trajectories.measured_velocities
-    if graph.observed is not None and not measured:
-        twice = graph.observed.sum(1, keepdim=True) > 1  # once is too few for a difference
-        graph = graph.replace(observed=graph.observed & twice)
     last = all_steps[:, task.train.length - 1]
-    return Sampled(graph, target, groups, last, not task.train.ragged, measured)
+    sampled = Sampled(graph, target, groups, last, not task.train.ragged, measured)
+    if graph.observed is None or measured:
+        return sampled
+    twice = graph.observed.sum(1, keepdim=True) > 1  # once is too few for a difference
+    return sampled.seen(graph.observed & twice)
 
 
 def rows_of_windows(sampled: Sampled, unit: float) -> Rows:

@@ -21,7 +21,14 @@ from spacetime_en.symmetries.questions import (
     matrix_fields,
     weighted_fields,
 )
-from spacetime_en.symmetries.rows import LENGTHS, VELOCITY, Array, Sampled, rows_of_windows
+from spacetime_en.symmetries.rows import (
+    LENGTHS,
+    OF_EACH_ROW,
+    VELOCITY,
+    Array,
+    Sampled,
+    rows_of_windows,
+)
 
 # Of the direction of time, given the state: where starts look unlike ends, a forecaster that is
 # good at the ones and bad at the others would pass for a law that knows the direction.
@@ -56,12 +63,12 @@ def scaling(sampled: Sampled, unit: float, identity: bool, centre: Array | None)
         rows = rows.with_place(centre / size[window, None])
     rows = replace(rows, residual=bounded(rows.residual))
     asked = Asked.of(rows, identity)
-    smoother = asked.smoother()
+    expected, tested = asked.law()
     log = np.log(size)[window]
     log = (log - log.mean()) / max(float(log.std()), 1e-300)
     weights = np.stack([log, np.square(log)], axis=1)
-    fields = [*rows.vectors.swapaxes(0, 1), smoother.fits(asked.residual)]
-    return answer(asked, smoother, [weighted_fields(weights, fields)])
+    fields = [*rows.vectors.swapaxes(0, 1), expected]
+    return answer(asked, [weighted_fields(weights, fields)], tested)
 
 
 def time_reversal(
@@ -84,28 +91,18 @@ def time_reversal(
     if len(ways[0]) != len(ways[1]):
         return None
     joined: dict[str, Any] = {
-        name: np.concatenate([getattr(way, name) for way in ways])
-        for name in (
-            "residual",
-            "vectors",
-            "scalars",
-            "position",
-            "time",
-            "node",
-            "window",
-            "group",
-        )
+        name: np.concatenate([getattr(way, name) for way in ways]) for name in OF_EACH_ROW
     }
     rows = replace(ways[0], **joined)
     if centre is not None:
         rows = rows.with_place(centre)
     rows = replace(rows, residual=bounded(rows.residual))
     asked = Asked.of(rows, identity)
-    smoother = asked.smoother()
+    expected, tested = asked.law()
     sign = np.repeat([1.0, -1.0], len(ways[0]))[:, None]
     of_velocity = matrix_fields(rows.vectors[:, VELOCITY]).swapaxes(0, 1)
-    fields = [*constant_fields(rows.residual), *of_velocity, smoother.fits(asked.residual)]
-    return answer(asked, smoother, [weighted_fields(sign, fields)], LEAST_OVERLAP)
+    fields = [*constant_fields(expected), *of_velocity, expected]
+    return answer(asked, [weighted_fields(sign, fields)], tested, LEAST_OVERLAP)
 
 
 def _both_ways(sampled: Sampled) -> tuple[Sampled, Sampled] | None:
@@ -134,13 +131,13 @@ def _both_ways(sampled: Sampled) -> tuple[Sampled, Sampled] | None:
     if graph.observed is not None:
         there = graph.observed.all(1, keepdim=True)
         mask = there if mask is None else mask & there
-    if mask is not None:  # both ways see the same nodes
-        forward, backward = (way.replace(observed=mask) for way in (forward, backward))
     pairs = zip((forward, backward), ends, speeds, strict=True)
     ways = [
         replace(sampled, graph=way, target=Forecast(x, v, way.horizon[:, -1:], mask))
         for way, x, v in pairs
     ]
+    if mask is not None:  # both ways see the same nodes
+        ways = [way.seen(mask) for way in ways]
     return ways[0], ways[1]
 
 

@@ -6,7 +6,7 @@ import textwrap
 
 from spacetime_en._util.terminal import Terminal
 from spacetime_en.symmetries.algebra import Algebra
-from spacetime_en.symmetries.study import LEVEL, Finding, SymmetryReport
+from spacetime_en.symmetries.study import LEVEL, SLIGHT, Finding, SymmetryReport
 
 
 def print_report(report: SymmetryReport, terminal: Terminal) -> None:
@@ -20,15 +20,22 @@ def print_report(report: SymmetryReport, terminal: Terminal) -> None:
         f"Score: how far what breaks a symmetry moves a forecast, beside the way that nodes leave "
         f"the straight line, of which {report.explained:.0%} of the square are explained. "
         f"False alarms: {LEVEL:.0%} of data sets (Holm).",
+        *(
+            [f"Unclear: significant, but perhaps below {SLIGHT:.0%}, as the drift of samples is."]
+            if any(f.verdict == "unclear" for f in report.findings)
+            else []
+        ),
         *(f"{f.name}: untested, {f.words}." for f in report.findings if f.verdict == "untested"),
-        *([] if report.algebra is None else [_generators(report.algebra)]),
+        _generators(report.algebra),
         *report.advice,
     ]
     for line in said:
         terminal.say(textwrap.fill(line, 80, subsequent_indent="  "))
 
 
-def _generators(algebra: Algebra) -> str:
+def _generators(algebra: Algebra | None) -> str:
+    if algebra is None:
+        return "Generators: none, as nothing is explained; two halves of the data agree on no law."
     return f"Generators that a fitted law commutes with: {algebra.words}."
 
 

@@ -48,6 +48,10 @@ class PairHamiltonian(LawOfMotion):
 class Hamiltonian(Variational):
     """H(q, p) = sum_i |p_i|^2 / 2 m_i + 1/2 sum_ij sinh u_ij(q, p), with q = x and p = m v.
 
+    That p is m v, with v the observed velocity, is assumed, as in the first Hamiltonian networks,
+    and forecasts have v = p/m. As u_ij depends on p, dq/dt = dH/dp is not p/m for all weights: that
+    the velocities of a forecast are the derivatives of its path is learned, and not built in.
+
     The scalars u_ij come from rounds of messages whose inputs are the distances, and relative
     velocities p_i/m_i - p_j/m_j, of all pairs: the energy is that of many bodies, and not the sum
     of a function of x and one of p. It is invariant under translations, rotations, reflections and

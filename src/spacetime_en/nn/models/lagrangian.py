@@ -21,8 +21,10 @@ class Lagrangian(Variational):
     The potentials U_ij and the joint masses mu_ij >= 0 of pairs come from rounds of messages whose
     inputs are the distances of all pairs. Accelerations solve (d^2 L/dv^2) a = dL/dx -
     (d^2 L/dv dx) v, for the N nodes of a window at once; since no mu_ij is negative, the matrix
-    of masses has no eigenvalue below the least m_i. Energy, momentum and angular momentum are
-    conserved, up to the errors of the steps.
+    of masses has no eigenvalue below the least m_i. Energy, momentum sum_i m_i v_i (of dL/dv_i the
+    joint masses cancel in the sum) and the canonical angular momentum sum_i x_i ^ dL/dv_i are
+    conserved, up to the errors of the steps; sum_i m_i x_i ^ v_i alone is not, because pairs
+    have a share mu_ij (x_i - x_j) ^ (v_i - v_j) in the other.
 
     It applies where a :class:`~spacetime_en.nn.models.hamiltonian.Hamiltonian` does. Forces that
     depend on velocities in another way, such as those of a magnetic field, are not of that kind.
