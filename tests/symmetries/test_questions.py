@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spacetime_en.geometry import random_rotation
+from spacetime_en.symmetries.partial import FOLDS, REST, folds_of
 from spacetime_en.symmetries.questions import Asked, bounded, changed_matrices, cubic_field
 from spacetime_en.symmetries.rows import rows_of_windows, sample
 from tests.symmetries.worlds import jittered
@@ -54,11 +55,17 @@ def test_cubic_fields_have_no_part_that_rotations_leave(axis):
 
 def test_the_law_in_psi_has_no_noise_of_the_rows_that_are_tested():
     asked = Asked.of(rows_of_windows(sample(jittered(60, 7, 2, seed=0)), 1.0), identity=False)
-    law, tested = asked.law()
-    assert 0.7 < tested.mean() < 0.9
-    groups = asked.rows.group
-    assert not set(groups[tested]) & set(groups[~tested])
-    others = np.where(tested[:, None], 1.0, asked.residual)
-    again, _ = replace(asked, residual=others).law()
-    assert (law == again).all()
+    law, folds = asked.law(), folds_of(asked.rows.group)
     assert np.abs(law).max() > 0
+    for k in range(FOLDS):
+        # Neither the fold itself nor those that its other regressions are fitted on matter to it,
+        # and it matters to the law of none of these.
+        rest = np.flatnonzero(REST[k])
+        assert len(rest) == FOLDS // 2
+        unseen, own = np.isin(folds, [k, *rest]), folds == k
+        changed = replace(asked, residual=asked.residual + 1e-3 * unseen[:, None]).law()
+        assert np.allclose(changed[own], law[own], rtol=0, atol=1e-12)
+        changed = replace(asked, residual=asked.residual + 1e-3 * own[:, None]).law()
+        same = np.isin(folds, rest)
+        assert np.allclose(changed[same], law[same], rtol=0, atol=1e-12)
+        assert not np.allclose(changed, law, rtol=0, atol=1e-6)

@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 from spacetime_en.intervals import Groups, mean_intervals
 from spacetime_en.symmetries.rows import Array
 
-FOLDS = 5
+FOLDS = 10
+# On which folds, [k, j] for fold j, the regressions of fold k are fitted: on all others; a law that
+# is part of psi on the next two; what is taken out of y and psi, then, on those that neither
+# share with that law nor have laws that were fitted on fold k.
+OTHERS = ~np.eye(FOLDS, dtype=bool)
+NEXT = np.roll(np.eye(FOLDS, dtype=bool), 1, axis=1) | np.roll(np.eye(FOLDS, dtype=bool), 2, axis=1)
+REST = OTHERS & ~NEXT & ~NEXT.T
 FLIPS = 4_999
 PENALTIES = 10.0 ** np.arange(-7, 3)  # relative to the mean square of the basis, of all rows
 LEAST_SPREAD = 0.02  # of the variance of psi must be left, given c
@@ -73,22 +79,26 @@ def folds_of(groups: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Smoother:
-    """Ridge regressions on a basis, fitted on all folds but one, (R, p).
+    """Ridge regressions on a basis, fitted for each fold on others, (R, p).
 
     Args:
         basis: standardised, a constant first.
-        folds: (R,); no regression, and no penalty, is fitted on those below 0.
+        folds: (R,).
+        fitted_on: on which folds that of fold k is fitted, (FOLDS, FOLDS).
         axes: the eigenvectors of B^T B of the rows that a fold's regression is fitted on, by fold.
         sizes: the eigenvalues.
     """
 
     basis: Array
     folds: NDArray[np.int64]
-    axes: dict[int, Array]
-    sizes: dict[int, Array]
+    fitted_on: NDArray[np.bool_]
+    axes: list[Array]
+    sizes: list[Array]
 
     @classmethod
-    def of(cls, basis: Array, folds: NDArray[np.int64]) -> Smoother:
+    def of(
+        cls, basis: Array, folds: NDArray[np.int64], fitted_on: NDArray[np.bool_] = OTHERS
+    ) -> Smoother:
         """Prepare the regressions on a basis, (R, p)."""
         deviation = basis.std(0)
         kept = deviation > 1e-9 * np.maximum(np.abs(basis).max(0), 1e-300)
@@ -96,11 +106,10 @@ class Smoother:
         # A few far-away rows must not decide: a column's values end at six deviations.
         basis = np.clip(basis, -6, 6)
         basis = np.concatenate([np.ones((len(basis), 1)), basis], axis=1)
-        axes, sizes = {}, {}
-        for k in np.unique(folds).tolist():
-            others = basis[(folds != k) & (folds >= 0)]
-            sizes[k], axes[k] = np.linalg.eigh(others.T @ others)
-        return cls(basis, folds, axes, sizes)
+        parts = [basis[folds == k] for k in range(FOLDS)]
+        grams = np.stack([part.T @ part for part in parts])
+        sizes, axes = zip(*(np.linalg.eigh(grams[on].sum(0)) for on in fitted_on), strict=True)
+        return cls(basis, folds, fitted_on, list(axes), list(sizes))
 
     def fits(self, values: Array) -> Array:
         """The regression of each column on the basis, held-out fold by fold, (R, q) -> (R, q).
@@ -113,19 +122,19 @@ class Smoother:
         """The same, and the degrees of freedom that each column has used, (q,)."""
         best = np.full(values.shape[1], np.inf)
         made, freedom = np.zeros_like(values), np.zeros(values.shape[1])
-        fits = self.folds >= 0
-        projected, tested = {}, {}
-        for k, axes in self.axes.items():
-            others = fits & (self.folds != k)
-            projected[k] = axes.T @ (self.basis[others].T @ values[others])
-            tested[k] = self.basis[self.folds == k] @ axes
+        folds = [self.folds == k for k in range(FOLDS)]
+        sides = np.stack([self.basis[own].T @ values[own] for own in folds])
+        counts = np.bincount(self.folds, minlength=FOLDS)
+        projected, tested = [], []
+        for own, on, axes in zip(folds, self.fitted_on, self.axes, strict=True):
+            projected.append(axes.T @ sides[on].sum(0))
+            tested.append(self.basis[own] @ axes)
         for penalty in PENALTIES:
             fitted = np.empty_like(values)
-            for k, sizes in self.sizes.items():
-                own = self.folds == k
-                shrunk = 1 / (np.maximum(sizes, 0) + penalty * (fits & ~own).sum())
-                fitted[own] = tested[k] @ (shrunk[:, None] * projected[k])
-            error = np.square(values - fitted)[fits].sum(0)
+            for k, sizes in enumerate(self.sizes):
+                shrunk = 1 / (np.maximum(sizes, 0) + penalty * counts[self.fitted_on[k]].sum())
+                fitted[folds[k]] = tested[k] @ (shrunk[:, None] * projected[k])
+            error = np.square(values - fitted).sum(0)
             better = error < best
             made[:, better], best[better] = fitted[:, better], error[better]
             freedom[better] = (np.maximum(sizes, 0) * shrunk).sum()  # (of the last fold)

@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacetime_en.symmetries.frames import own_frames, turned
-from spacetime_en.symmetries.partial import LEAST_SPREAD, Evidence, Smoother, folds_of, weigh
+from spacetime_en.symmetries.partial import (
+    LEAST_SPREAD,
+    NEXT,
+    OTHERS,
+    REST,
+    Evidence,
+    Smoother,
+    folds_of,
+    weigh,
+)
 from spacetime_en.symmetries.rows import VELOCITY, Array, Rows
 
 WAVES = 100  # random Fourier features
@@ -45,29 +54,20 @@ class Asked:
             residual, vectors = turned(frames, residual), turned(frames, vectors)
         return cls(rows, residual, vectors, np.ones(vectors.shape[1], dtype=bool), identity)
 
-    def smoother(self, folds: NDArray[np.int64] | None = None) -> Smoother:
-        """Regressions on functions of c."""
+    def smoother(self, fitted_on: NDArray[np.bool_] = OTHERS) -> Smoother:
+        """Regressions on functions of c, for each fold fitted on others."""
         rows = self.rows
         basis = functions_of(self.vectors[:, self.given], rows.scalars, _who(rows, self.identity))
-        return Smoother.of(basis, folds_of(rows.group) if folds is None else folds)
+        return Smoother.of(basis, folds_of(rows.group), fitted_on)
 
-    def law(self) -> tuple[Array, NDArray[np.bool_]]:
+    def law(self) -> Array:
         """What a symmetric law makes of each row, for fields psi, (R, n).
 
-        It is fitted on a fifth of the groups, which are then not tested. If psi had the fit that is
-        taken out of y, the noise of that fit would stand on both sides of the covariance, and pass
-        for a broken law wherever c tells psi only roughly.
-
-        Returns: the forecast residuals, and which rows are left to test with, (R,).
+        For each fold it is fitted on the next two, and what is taken out of y and psi on others
+        (`REST`). If psi had the fit that is taken out of y, the noise of that fit would stand on
+        both sides of the covariance, and pass for a broken law wherever c tells psi only roughly.
         """
-        group = self.rows.group
-        tested = folds_of(group, seed=1) > 0
-        return self.smoother(np.where(tested, -1, folds_of(group))).fits(self.residual), tested
-
-    def only(self, kept: NDArray[np.bool_]) -> Asked:
-        """Some of the rows."""
-        residual, vectors = self.residual[kept], self.vectors[kept]
-        return replace(self, rows=self.rows[kept], residual=residual, vectors=vectors)
+        return self.smoother(NEXT).fits(self.residual)
 
 
 def functions_of(vectors: Array, scalars: Array, who: Array) -> Array:
@@ -141,15 +141,13 @@ def bounded(residual: Array) -> Array:
 def answer(
     asked: Asked,
     psi: Sequence[Array],
-    tested: NDArray[np.bool_] | None = None,
+    fitted_on: NDArray[np.bool_] = OTHERS,
     least_spread: float = LEAST_SPREAD,
 ) -> Evidence:
-    """Weigh the fields psi, (R, n) or (R, q, n) each, on the rows that are tested: all, or (R,)."""
+    """Weigh the fields psi, (R, n) or (R, q, n) each; `REST`, if the law is in them."""
     whole = np.concatenate([f[:, None] if f.ndim == 2 else f for f in psi], axis=1)
-    if tested is not None:
-        asked, whole = asked.only(tested), whole[tested]
-    rows = asked.rows
-    return weigh(asked.smoother(), asked.residual, whole, rows.groups, rows.group, least_spread)
+    rows, smoother = asked.rows, asked.smoother(fitted_on)
+    return weigh(smoother, asked.residual, whole, rows.groups, rows.group, least_spread)
 
 
 def weighted_fields(weights: Array, vectors: Sequence[Array]) -> Array:
@@ -178,10 +176,10 @@ def permutation(rows: Rows) -> Evidence | None:
     if nodes < 2:
         return None
     asked = Asked.of(rows, identity=False)
-    expected, tested = asked.law()
+    expected = asked.law()
     indicator = np.eye(nodes)[rows.node] - 1 / nodes
     fields = [*constant_fields(expected), rows.vectors[:, VELOCITY], expected]
-    return answer(asked, [weighted_fields(indicator, fields)], tested)
+    return answer(asked, [weighted_fields(indicator, fields)], REST)
 
 
 def translation(rows: Rows, identity: bool) -> Evidence:
@@ -211,12 +209,12 @@ def boost(rows: Rows, identity: bool) -> Evidence:
 def time_shift(rows: Rows, identity: bool) -> Evidence:
     """Does it matter when it is? psi: t and t^2, times what moves the node."""
     asked = Asked.of(rows, identity)
-    expected, tested = asked.law()
+    expected = asked.law()
     time = rows.time - rows.time.mean()
     time = time / np.maximum(time.std(), 1e-300)
     weights = np.stack([time, np.square(time)], axis=1)
     fields = [*constant_fields(expected), rows.vectors[:, VELOCITY], expected]
-    return answer(asked, [weighted_fields(weights, fields)], tested)
+    return answer(asked, [weighted_fields(weights, fields)], REST)
 
 
 @dataclass(frozen=True)
@@ -225,7 +223,7 @@ class Turning:
 
     Args:
         evidence: of all psi.
-        rows: that were tested.
+        rows: that were asked.
         matrices: M of the fields M u, (m, n, n): those that rotations change.
         moments: of u, the velocity and the expected residual, E[u u^T], (2, n, n).
         left: the residual that c does not explain, in the laboratory, (R, n).
@@ -253,7 +251,7 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
     frames = own_frames(rows.vectors[:, order], axis)
     asked = Asked.of(rows, identity, frames)
-    expected, tested = asked.law()
+    expected = asked.law()
     back = np.swapaxes(frames, 1, 2)
     linear = np.stack([rows.vectors[:, VELOCITY], turned(back, expected)])  # (2, R, n)
     matrices = changed_matrices(rows.dims, axis)
@@ -264,14 +262,13 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     near = [rows.vectors[:, k] for k in np.flatnonzero(rows.near)]
     cubes = np.stack([cubic_field(u, axis) for u in (*linear, *near)], axis=1)
     psi = turned(frames, np.concatenate([constant, *fields], axis=1))
-    evidence = answer(asked, [psi, turned(frames, cubes)], tested)
-    asked, back, psi, linear = asked.only(tested), back[tested], psi[tested], linear[:, tested]
-    smoother = asked.smoother()
+    evidence = answer(asked, [psi, turned(frames, cubes)], REST)
+    smoother = asked.smoother(REST)
     flat = psi.reshape(len(psi), -1)
     over = (flat - smoother.fits(flat)).reshape(psi.shape)
     moments = np.einsum("urk,url->ukl", linear, linear) / len(psi)
     left = turned(back, asked.residual - smoother.fits(asked.residual))
-    return Turning(evidence, asked.rows, matrices, moments, left, turned(back, over))
+    return Turning(evidence, rows, matrices, moments, left, turned(back, over))
 
 
 def cubic_field(u: Array, axis: Array | None = None) -> Array:
@@ -318,11 +315,11 @@ def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
     """
     frames, hand = handed_frames(rows, axes)
     asked = Asked.of(rows, identity, frames)
-    expected, tested = asked.law()
+    expected = asked.law()
     sizes = [np.linalg.norm(u, axis=1) for u in (asked.vectors[:, VELOCITY], expected)]
     weights = hand * np.stack([np.ones(len(hand)), *sizes], axis=1)
     along = weighted_fields(weights, constant_fields(expected))
-    return answer(asked, [along, hand * expected], tested)
+    return answer(asked, [along, hand * expected], REST)
 
 
 def handed_frames(rows: Rows, axes: Array) -> tuple[Array, Array]:
