@@ -10,11 +10,13 @@ import pytest
 from spacetime_en.reproduce.plan import AUDITABLE, SCALES, TABLES, Experiment, plan, table
 from tests.integration.commands import TASK, start
 
+HANGS = 3_600  # seconds: later on a machine however busy, nothing more is to be expected
+
 
 def reproduce(folder: Path, *arguments: str, check: bool = True) -> Any:
     """``spacetime reproduce`` in a process of its own, as a user starts it."""
     command = [sys.executable, "-m", "spacetime_en", "reproduce", "--out", str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS)
     if check:
         assert done.returncode == 0, done.stderr
     return done
@@ -36,7 +38,7 @@ def compared_by_command(cache: Path, tmp_path_factory: pytest.TempPathFactory) -
     """Four models, compared as a user does it."""
     folder = tmp_path_factory.mktemp("compared") / "x"
     process = start(*COMPARE, "--out", str(folder), cache=cache)
-    out, err = process.communicate(timeout=600)
+    out, err = process.communicate(timeout=HANGS)
     assert process.returncode == 0, err
     return ComparedByCommand(folder, out + err)
 

@@ -199,7 +199,7 @@ SCALES: dict[ScaleName, Scale] = {
         common_rate=1e-3,
         search={"steps": 2},
         validate_every={"set": 3},
-        size={"hidden": 8, "blocks": 2},
+        size={"hidden": 8, "blocks": 2, "steps": 2, "step_fraction": None},
     ),
     "cpu": Scale(
         "cpu",
