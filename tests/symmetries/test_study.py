@@ -6,7 +6,13 @@ import pytest
 from benchmarks.symmetry_power import world
 from spacetime_en import InputError
 from spacetime_en.data import Task, Trajectories
-from spacetime_en.symmetries.study import ASKED_ABOUT, OF_SPACE, find_symmetries
+from spacetime_en.symmetries.study import (
+    ASKED_ABOUT,
+    OF_SPACE,
+    Finding,
+    advice_for,
+    find_symmetries,
+)
 from tests.symmetries.worlds import QUARTER, again, jittered
 
 SPACE = {"translation", "rotation", "reflection", "permutation"}
@@ -117,6 +123,13 @@ def test_what_is_significant_and_may_be_drift_is_unclear():
     assert boost.p < 0.001
     assert boost.score[1] < 0.02
     assert boost.verdict == "unclear"
+
+
+def test_unclear_symmetries_of_space_ask_for_a_comparison():
+    score = (0.1, 0.0, 0.2)
+    findings = tuple(Finding(name, "unclear", score, 1e-4) for name in ("rotation", "time shift"))
+    (said,) = advice_for(findings, None, None)
+    assert "Whether rotation may be taken for granted is unclear" in said
 
 
 @pytest.mark.slow

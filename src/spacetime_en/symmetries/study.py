@@ -190,7 +190,7 @@ def find_symmetries(
         findings,
         None if axis is None else tuple(float(f"{a:.3g}") for a in axis + 0.0),
         algebra,
-        _advice(findings, axis, stated_up(task)),
+        advice_for(findings, axis, stated_up(task)),
     )
 
 
@@ -304,7 +304,7 @@ UNTESTED = {
 }
 
 
-def _advice(
+def advice_for(
     findings: tuple[Finding, ...], axis: Array | None, stated: Array | None
 ) -> tuple[str, ...]:
     """What to do about what was found."""
@@ -355,7 +355,14 @@ def _advice(
             f"Left differs from right: the equivariant models here{up} commute with mirrors and "
             "cannot express that; compare them with mlp and lstm."
         )
-    if not broken & {"translation", "rotation", "reflection", "permutation"}:
+    matter = ("translation", "rotation", "reflection", "permutation")
+    unclear = [f.name for f in findings if f.verdict == "unclear" and f.name in matter]
+    if unclear:
+        said.append(
+            f"Whether {' and '.join(unclear)} may be taken for granted is unclear: compare "
+            "equivariant models with some that are not (spacetime compare)."
+        )
+    elif not broken.intersection(matter):
         said.append(
             "Nothing that matters speaks against models equivariant to E(n) and permutations."
         )
