@@ -58,6 +58,7 @@ BROKEN = {"rotation": "broken"}
             None,
             "Rotations were not tested: all windows lie in one plane.",
         ),
+        (DataOptions({"permutation": "unclear"}), ALL, None, "Whether permutation .* is unclear"),
         (DataOptions(impossible="too few."), ALL, None, "not known: too few."),
     ],
 )
@@ -78,6 +79,9 @@ def test_windows_are_turned_where_all_directions_are_alike_or_up_is_known():
     assert DataOptions(BROKEN, found=UP, stated=UP).may_turn(None)
     assert not DataOptions(BROKEN, found=UP).may_turn(None)
     assert not DataOptions(BROKEN, stated=UP).may_turn(None)
+    ends = DataOptions({"reflection": "broken", "rotation": "untested"}, found=(1.0,))
+    assert ends.may_turn((1.0,))
+    assert not ends.may_turn(None)
 
 
 def test_a_study_is_made_once_and_does_not_look_at_the_test(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spacetime_en.intervals import Groups
-from spacetime_en.symmetries.partial import FOLDS, Smoother, folds_of, weigh
+from spacetime_en.symmetries.partial import FOLDS, NEXT, Smoother, folds_of, weigh
 
 ROWS = 600
 
@@ -47,6 +47,15 @@ def test_what_c_tells_is_no_evidence():
     found = evidence(0.0, seed=0, tied=1.0)
     assert found.p is None
     assert found.spread < 0.01
+
+
+def test_a_fold_that_is_fitted_on_nothing_is_forecast_as_nothing():
+    c = np.random.default_rng(0).standard_normal((200, 1))
+    folds = np.arange(200) % (FOLDS - 2)  # the last two have no rows, and the one before no law
+    made = Smoother.of(c, folds, NEXT).fits(2 * c)
+    alone = folds == FOLDS - 3
+    assert (made[alone] == 0).all()
+    assert np.allclose(made[~alone], 2 * c[~alone], atol=0.01)
 
 
 def test_regressions_are_fitted_on_the_folds_that_are_named():

@@ -636,6 +636,14 @@ def test_what_was_trained_before_goes_on_from_there(tiny_task):
     assert kept[0][0].progress.best == pytest.approx(before, rel=1e-5)
 
 
+def test_a_training_that_was_refused_leaves_a_new_model(tiny_task):
+    model = build_model("set-2", like=tiny_task.train[:1][0], hidden=8, channels=4, layers=1)
+    with pytest.raises(InputError, match="loggers"):
+        fit(model, tiny_task, SETTINGS, loggers=3, display=False)
+    fit(model, tiny_task, SETTINGS, display=False)
+    assert (model.size != 1).any()
+
+
 def test_what_corrects_nothing_is_first_validated_after_training(tiny_task):
     assert not small(tiny_task).corrects_base
     progress = fit(small(tiny_task), tiny_task, SETTINGS, lr=1e-12, display=False)

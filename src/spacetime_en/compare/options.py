@@ -64,8 +64,10 @@ class DataOptions:
 
     def may_turn(self, up: tuple[float, ...] | None) -> bool:
         """Whether windows may be turned at random, with the direction that the data call up."""
-        about_up = self.found is not None and (up is not None or self.stated is not None)
-        return about_up or not self._is_broken("rotation")
+        if up is not None or (self.found is not None and self.stated is not None):
+            return True
+        on_a_line = self.found is not None and len(self.found) == 1  # whose ends differ
+        return not (self._is_broken("rotation") or on_a_line)
 
     def said(self, candidates: Sequence[Candidate], up: tuple[float, ...] | None) -> list[str]:
         """What is known, and which models can use it, in a few sentences.
@@ -102,6 +104,8 @@ class DataOptions:
                 "Nodes differ: "
                 + _split(fitted, lambda c: c.symmetries.permutation, "ridge or kernel")
             )
+        if unclear := [name for name, verdict in self.verdicts.items() if verdict == "unclear"]:
+            said.append(f"Whether {' and '.join(unclear)} may be taken for granted is unclear.")
         return said or ["Nothing in the data speaks against equivariant models."]
 
     def _is_broken(self, name: str) -> bool:

@@ -132,7 +132,8 @@ class Smoother:
         for penalty in PENALTIES:
             fitted = np.empty_like(values)
             for k, sizes in enumerate(self.sizes):
-                shrunk = 1 / (np.maximum(sizes, 0) + penalty * counts[self.fitted_on[k]].sum())
+                rows = max(1, counts[self.fitted_on[k]].sum())  # (few groups may leave none)
+                shrunk = 1 / (np.maximum(sizes, 0) + penalty * rows)
                 fitted[folds[k]] = tested[k] @ (shrunk[:, None] * projected[k])
             error = np.square(values - fitted).sum(0)
             better = error < best

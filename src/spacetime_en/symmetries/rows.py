@@ -111,7 +111,8 @@ class Sampled:
     def seen(self, observed: Tensor) -> Sampled:
         """With these nodes observed, (B, L, N), and without the windows in which there is none."""
         kept = observed.flatten(1).any(1)
-        groups = replace(self.groups, of_window=self.groups.of_window[kept.numpy()])
+        left, of_window = np.unique(self.groups.of_window[kept.numpy()], return_inverse=True)
+        groups = replace(self.groups, of_window=of_window, count=len(left))
         graph = self.graph[kept].replace(observed=observed[kept])
         steps = self.steps[kept.numpy()]
         return replace(self, graph=graph, target=self.target[kept], groups=groups, steps=steps)

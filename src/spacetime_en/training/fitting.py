@@ -72,10 +72,10 @@ def fit(
     settings = replace(settings, **changes)
     if settings.batch_size is None:
         settings = settings.for_nodes(mean_nodes(task))
-    is_new = model.trained_on is None
     # (What only looks like a task, of graphs made by hand, has no such facts.)
-    model.trained_on = facts_of(task) if isinstance(task, Task) else None
+    facts = facts_of(task) if isinstance(task, Task) else None
     if isinstance(model, ClosedForm):
+        model.trained_on = facts
         return _solve(model, task, settings, save)
     # Here and not above: Lightning takes as long to import as PyTorch.
     from lightning.pytorch.loggers import Logger
@@ -85,8 +85,9 @@ def fit(
     from spacetime_en.training.trainer import run_training
 
     loggers = argument("loggers", loggers, Sequence[Logger])
-    if state is None and is_new and model.calibrates:
+    if state is None and model.trained_on is None and model.calibrates:
         model.calibrate(some_windows(task.train, model), some_windows(task.val, model))
+    model.trained_on = facts
     module = ForecastModule(model, task, settings, state, loggers)
     shown = [Display(task)] if display else []
     try:
