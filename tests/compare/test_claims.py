@@ -161,6 +161,22 @@ def test_two_that_add_the_same_job_agree_on_the_first(machines):
     assert not one.take("a")
 
 
+def test_a_job_that_another_ends_while_one_asks_for_it_is_not_taken(machines, monkeypatch):
+    one, two = machines
+    assert one.take("a")
+    alive, asked = two._alive, []
+
+    def and_then_it_ends(name):
+        found = alive(name)
+        asked.append(name)
+        if len(asked) == 2:  # it was seen to be taken, and is asked for once more
+            one.end(name)
+        return found
+
+    monkeypatch.setattr(two, "_alive", and_then_it_ends)
+    assert not two.take("a")
+
+
 def test_an_unreachable_storage_is_one_sentence():
     with pytest.raises(InputError, match=r"storage: .* cannot be opened"):
         open_claims("sqlite:////nowhere/at/all.db")

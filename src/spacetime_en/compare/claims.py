@@ -66,7 +66,9 @@ class Claims:
             waiting = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={JOB: name})
             self.study.add_trial(waiting)
         # Two workers may have added one at the same time: only the first may be taken.
-        first = min(self._alive(name), key=lambda trial: trial.number)
+        first = min(self._alive(name), key=lambda trial: trial.number, default=None)
+        if first is None:  # somebody has taken and ended it meanwhile
+            return False
         identity = first._trial_id
         if first.state is not TrialState.WAITING:
             return False
