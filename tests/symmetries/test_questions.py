@@ -55,7 +55,8 @@ def test_cubic_fields_have_no_part_that_rotations_leave(axis):
 
 def test_the_law_in_psi_has_no_noise_of_the_rows_that_are_tested():
     asked = Asked.of(rows_of_windows(sample(jittered(60, 7, 2, seed=0)), 1.0), identity=False)
-    law, folds = asked.law(), folds_of(asked.rows.group)
+    smoother, folds = asked.smoother(REST), folds_of(asked.rows.group)
+    law = asked.law(smoother)
     assert np.abs(law).max() > 0
     for k in range(FOLDS):
         # Neither the fold itself nor those that its other regressions are fitted on matter to it,
@@ -63,9 +64,9 @@ def test_the_law_in_psi_has_no_noise_of_the_rows_that_are_tested():
         rest = np.flatnonzero(REST[k])
         assert len(rest) == FOLDS // 2
         unseen, own = np.isin(folds, [k, *rest]), folds == k
-        changed = replace(asked, residual=asked.residual + 1e-3 * unseen[:, None]).law()
+        changed = replace(asked, residual=asked.residual + 1e-3 * unseen[:, None]).law(smoother)
         assert np.allclose(changed[own], law[own], rtol=0, atol=1e-12)
-        changed = replace(asked, residual=asked.residual + 1e-3 * own[:, None]).law()
+        changed = replace(asked, residual=asked.residual + 1e-3 * own[:, None]).law(smoother)
         same = np.isin(folds, rest)
         assert np.allclose(changed[same], law[same], rtol=0, atol=1e-12)
         assert not np.allclose(changed, law, rtol=0, atol=1e-6)

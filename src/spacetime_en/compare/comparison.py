@@ -306,15 +306,11 @@ def _join(
 
 def _check_shared(folder: Path, shared: bool, now: bool) -> None:
     """Refuse to work beside others of whom this process, or who of it, would not know."""
-    if shared and not now:
+    if shared != now:
+        begun, instead = ("with", "give the same") if shared else ("without", "leave it out")
         raise InputError(
-            f"storage: {folder} was begun with one, and is not finished; give the same, or choose "
+            f"storage: {folder} was begun {begun} one, and is not finished; {instead}, or choose "
             "another folder."
-        )
-    if now and not shared:
-        raise InputError(
-            f"storage: {folder} was begun without one, and is not finished; leave it out, or "
-            "choose another folder."
         )
 
 

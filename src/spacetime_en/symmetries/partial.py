@@ -13,7 +13,7 @@ nothing is left of psi, and nothing is claimed: that everybody walks along x is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,6 @@ class Evidence:
         explained: the share of the residual's square that c explains.
         spread: the share of the variance of psi that is left given c.
         z: the studentised covariance of each psi with the residual, (q,).
-        strongest: the place of the largest of them.
     """
 
     p: float | None
@@ -55,7 +54,6 @@ class Evidence:
     explained: float
     spread: float
     z: Array
-    strongest: int
 
     @property
     def size(self) -> tuple[float, float, float]:
@@ -84,6 +82,7 @@ class Smoother:
     Args:
         basis: standardised, a constant first.
         folds: (R,).
+        grams: B^T B of each fold.
         fitted_on: on which folds that of fold k is fitted, (FOLDS, FOLDS).
         axes: the eigenvectors of B^T B of the rows that a fold's regression is fitted on, by fold.
         sizes: the eigenvalues.
@@ -91,6 +90,7 @@ class Smoother:
 
     basis: Array
     folds: NDArray[np.int64]
+    grams: Array
     fitted_on: NDArray[np.bool_]
     axes: list[Array]
     sizes: list[Array]
@@ -108,8 +108,13 @@ class Smoother:
         basis = np.concatenate([np.ones((len(basis), 1)), basis], axis=1)
         parts = [basis[folds == k] for k in range(FOLDS)]
         grams = np.stack([part.T @ part for part in parts])
-        sizes, axes = zip(*(np.linalg.eigh(grams[on].sum(0)) for on in fitted_on), strict=True)
-        return cls(basis, folds, fitted_on, list(axes), list(sizes))
+        return cls(basis, folds, grams, fitted_on, [], []).on(fitted_on)
+
+    def on(self, fitted_on: NDArray[np.bool_]) -> Smoother:
+        """The same regressions, fitted on other folds."""
+        found = [np.linalg.eigh(self.grams[on].sum(0)) for on in fitted_on]
+        sizes, axes = (list(each) for each in zip(*found, strict=True))
+        return replace(self, fitted_on=fitted_on, axes=axes, sizes=sizes)
 
     def fits(self, values: Array) -> Array:
         """The regression of each column on the basis, held-out fold by fold, (R, q) -> (R, q).
@@ -176,7 +181,7 @@ def weigh(
     explained = 1 - unexplained / max(whole, 1e-300)
     spread = float(share.max(initial=0.0))
     if not usable.any() or unexplained == 0:
-        return Evidence(None, 0.0, None, explained, spread, np.zeros(q), 0)
+        return Evidence(None, 0.0, None, explained, spread, np.zeros(q))
     over = over[:, usable] / np.sqrt(after[usable] / R)[:, None]
     products = np.einsum("rn,rqn->rq", left, over)
     sums = np.zeros((groups.count, products.shape[1]))
@@ -199,7 +204,6 @@ def weigh(
         explained,
         spread,
         all_z,
-        int(np.abs(all_z).argmax()),
     )
 
 

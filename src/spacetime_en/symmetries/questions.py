@@ -60,14 +60,15 @@ class Asked:
         basis = functions_of(self.vectors[:, self.given], rows.scalars, _who(rows, self.identity))
         return Smoother.of(basis, folds_of(rows.group), fitted_on)
 
-    def law(self) -> Array:
+    def law(self, smoother: Smoother) -> Array:
         """What a symmetric law makes of each row, for fields psi, (R, n).
 
-        For each fold it is fitted on the next two, and what is taken out of y and psi on others
-        (`REST`). If psi had the fit that is taken out of y, the noise of that fit would stand on
-        both sides of the covariance, and pass for a broken law wherever c tells psi only roughly.
+        For each fold it is fitted on the next two, and what `smoother` takes out of y and psi on
+        others (`REST`). If psi had the fit that is taken out of y, the noise of that fit would
+        stand on both sides of the covariance, and pass for a broken law wherever c tells psi only
+        roughly.
         """
-        return self.smoother(NEXT).fits(self.residual)
+        return smoother.on(NEXT).fits(self.residual)
 
 
 def functions_of(vectors: Array, scalars: Array, who: Array) -> Array:
@@ -139,14 +140,11 @@ def bounded(residual: Array) -> Array:
 
 
 def answer(
-    asked: Asked,
-    psi: Sequence[Array],
-    fitted_on: NDArray[np.bool_] = OTHERS,
-    least_spread: float = LEAST_SPREAD,
+    asked: Asked, smoother: Smoother, psi: Sequence[Array], least_spread: float = LEAST_SPREAD
 ) -> Evidence:
-    """Weigh the fields psi, (R, n) or (R, q, n) each; `REST`, if the law is in them."""
+    """Weigh the fields psi, (R, n) or (R, q, n) each."""
     whole = np.concatenate([f[:, None] if f.ndim == 2 else f for f in psi], axis=1)
-    rows, smoother = asked.rows, asked.smoother(fitted_on)
+    rows = asked.rows
     return weigh(smoother, asked.residual, whole, rows.groups, rows.group, least_spread)
 
 
@@ -176,10 +174,11 @@ def permutation(rows: Rows) -> Evidence | None:
     if nodes < 2:
         return None
     asked = Asked.of(rows, identity=False)
-    expected = asked.law()
+    smoother = asked.smoother(REST)
+    expected = asked.law(smoother)
     indicator = np.eye(nodes)[rows.node] - 1 / nodes
     fields = [*constant_fields(expected), rows.vectors[:, VELOCITY], expected]
-    return answer(asked, [weighted_fields(indicator, fields)], REST)
+    return answer(asked, smoother, [weighted_fields(indicator, fields)])
 
 
 def translation(rows: Rows, identity: bool) -> Evidence:
@@ -195,7 +194,8 @@ def translation(rows: Rows, identity: bool) -> Evidence:
     squares = place[:, rows_] * place[:, columns]
     beyond = [np.maximum(place - high, 0), np.maximum(low - place, 0)]
     weights = np.concatenate([place, squares, *beyond], axis=1)
-    return answer(asked, [weighted_fields(weights, constant_fields(rows.residual))])
+    fields = weighted_fields(weights, constant_fields(rows.residual))
+    return answer(asked, asked.smoother(), [fields])
 
 
 def boost(rows: Rows, identity: bool) -> Evidence:
@@ -203,18 +203,19 @@ def boost(rows: Rows, identity: bool) -> Evidence:
     asked = replace(Asked.of(rows, identity), given=rows.relative)
     v = rows.vectors[:, VELOCITY]
     drag = np.linalg.norm(v, axis=1, keepdims=True) * v
-    return answer(asked, [matrix_fields(v), drag])
+    return answer(asked, asked.smoother(), [matrix_fields(v), drag])
 
 
 def time_shift(rows: Rows, identity: bool) -> Evidence:
     """Does it matter when it is? psi: t and t^2, times what moves the node."""
     asked = Asked.of(rows, identity)
-    expected = asked.law()
+    smoother = asked.smoother(REST)
+    expected = asked.law(smoother)
     time = rows.time - rows.time.mean()
     time = time / np.maximum(time.std(), 1e-300)
     weights = np.stack([time, np.square(time)], axis=1)
     fields = [*constant_fields(expected), rows.vectors[:, VELOCITY], expected]
-    return answer(asked, [weighted_fields(weights, fields)], REST)
+    return answer(asked, smoother, [weighted_fields(weights, fields)])
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,8 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
     frames = own_frames(rows.vectors[:, order], axis)
     asked = Asked.of(rows, identity, frames)
-    expected = asked.law()
+    smoother = asked.smoother(REST)
+    expected = asked.law(smoother)
     back = np.swapaxes(frames, 1, 2)
     linear = np.stack([rows.vectors[:, VELOCITY], turned(back, expected)])  # (2, R, n)
     matrices = changed_matrices(rows.dims, axis)
@@ -262,8 +264,7 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
     near = [rows.vectors[:, k] for k in np.flatnonzero(rows.near)]
     cubes = np.stack([cubic_field(u, axis) for u in (*linear, *near)], axis=1)
     psi = turned(frames, np.concatenate([constant, *fields], axis=1))
-    evidence = answer(asked, [psi, turned(frames, cubes)], REST)
-    smoother = asked.smoother(REST)
+    evidence = answer(asked, smoother, [psi, turned(frames, cubes)])
     flat = psi.reshape(len(psi), -1)
     over = (flat - smoother.fits(flat)).reshape(psi.shape)
     moments = np.einsum("urk,url->ukl", linear, linear) / len(psi)
@@ -315,11 +316,12 @@ def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
     """
     frames, hand = handed_frames(rows, axes)
     asked = Asked.of(rows, identity, frames)
-    expected = asked.law()
+    smoother = asked.smoother(REST)
+    expected = asked.law(smoother)
     sizes = [np.linalg.norm(u, axis=1) for u in (asked.vectors[:, VELOCITY], expected)]
     weights = hand * np.stack([np.ones(len(hand)), *sizes], axis=1)
     along = weighted_fields(weights, constant_fields(expected))
-    return answer(asked, [along, hand * expected], REST)
+    return answer(asked, smoother, [along, hand * expected])
 
 
 def handed_frames(rows: Rows, axes: Array) -> tuple[Array, Array]:

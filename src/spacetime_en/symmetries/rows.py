@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -72,11 +71,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.residual)
-
-    def __getitem__(self, kept: NDArray[np.bool_]) -> Rows:
-        """Some of the rows."""
-        values: dict[str, Any] = {name: getattr(self, name)[kept] for name in OF_EACH_ROW}
-        return replace(self, **values)
 
     def with_place(self, centre: Array) -> Rows:
         """The same rows with one more vector: the last position, from a centre, (n,) or (R, n).

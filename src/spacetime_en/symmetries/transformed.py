@@ -63,12 +63,13 @@ def scaling(sampled: Sampled, unit: float, identity: bool, centre: Array | None)
         rows = rows.with_place(centre / size[window, None])
     rows = replace(rows, residual=bounded(rows.residual))
     asked = Asked.of(rows, identity)
-    expected = asked.law()
+    smoother = asked.smoother(REST)
+    expected = asked.law(smoother)
     log = np.log(size)[window]
     log = (log - log.mean()) / max(float(log.std()), 1e-300)
     weights = np.stack([log, np.square(log)], axis=1)
     fields = [*rows.vectors.swapaxes(0, 1), expected]
-    return answer(asked, [weighted_fields(weights, fields)], REST)
+    return answer(asked, smoother, [weighted_fields(weights, fields)])
 
 
 def time_reversal(
@@ -98,11 +99,12 @@ def time_reversal(
         rows = rows.with_place(centre)
     rows = replace(rows, residual=bounded(rows.residual))
     asked = Asked.of(rows, identity)
-    expected = asked.law()
+    smoother = asked.smoother(REST)
+    expected = asked.law(smoother)
     sign = np.repeat([1.0, -1.0], len(ways[0]))[:, None]
     of_velocity = matrix_fields(rows.vectors[:, VELOCITY]).swapaxes(0, 1)
     fields = [*constant_fields(expected), *of_velocity, expected]
-    return answer(asked, [weighted_fields(sign, fields)], REST, LEAST_OVERLAP)
+    return answer(asked, smoother, [weighted_fields(sign, fields)], LEAST_OVERLAP)
 
 
 def _both_ways(sampled: Sampled) -> tuple[Sampled, Sampled] | None:
