@@ -8,8 +8,8 @@ The right winner is the model with the lowest test error when each has the long 
 paired difference to that model is 0 within its interval. Without presets all that fit are compared;
 `--long-presets` spares those the long budget that nobody expects to win with it.
 Prints one line for each seed: the winner, the wall-clock time (not known of a comparison that was
-interrupted), and what the comparison itself costs. Run it again to go on after an interruption;
-what came out so far is in results/compare.
+interrupted), and what the comparison itself costs. What came out so far is in results/compare, and
+the same command goes on from there, on another machine too.
 """
 
 from __future__ import annotations
@@ -43,30 +43,64 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="number of short comparisons")
     given = parser.parse_args()
     contenders = given.long_presets or given.presets
-    long = compare(TASK, given.out / "long", contenders, budget=given.long)
-    right = right_winners(long)
-    found: dict[str, Any] = {
+    question = {
         "presets": given.presets,
-        "long": {"budget": given.long, "right": right, "rows": _rows(long.leaderboard.to_json())},
-        "short": {"budget": given.short, "seeds": []},
+        "long": {"budget": given.long, "presets": contenders},
+        "short": {"budget": given.short},
     }
-    _write(found)
+    found = stored(question) or measured_long(question, given.out / "long")
+    right, done = found["long"]["right"], found["short"]["seeds"]
     print(f"at {given.long}: {', '.join(right)}")
     for number in range(given.seeds):
         # (Three trainings each: the next comparison begins with the next three seeds.)
         folder, seed = given.out / f"short-{number}", 3 * number
-        how: dict[str, Any] = {"budget": given.short, "seed": seed}
-        made, wall = _timed(folder, partial(compare, TASK, folder, given.presets, **how))
-        chosen = made.leaderboard.chosen
-        cost = json.loads((folder / "leaderboard.json").read_text())["cost"]
-        one = {"seed": seed, "chosen": chosen, "is_right": chosen in right, "cost": cost}
-        found["short"]["seeds"].append(one | {"wall_seconds": wall})
-        _write(found)
-        wrong = "" if chosen in right else ", which is wrong"
-        took = "an unknown time" if wall is None else f"{wall:.0f} s"
-        print(f"seed {seed}: {chosen}{wrong}, in {took}, {overhead_of(cost)}", flush=True)
-    named = sum(one["is_right"] for one in found["short"]["seeds"])
+        if number == len(done):
+            how: dict[str, Any] = {"budget": given.short, "seed": seed}
+            made, wall = _timed(folder, partial(compare, TASK, folder, given.presets, **how))
+            chosen = made.leaderboard.chosen
+            cost = json.loads((folder / "leaderboard.json").read_text())["cost"]
+            one = {"seed": seed, "chosen": chosen, "is_right": chosen in right, "cost": cost}
+            done.append(one | {"wall_seconds": wall})
+            _write(found)
+        print(in_words(done[number]), flush=True)
+    named = sum(one["is_right"] for one in done[: given.seeds])
     print(f"{named} of {given.seeds} right at {given.short}")
+
+
+def stored(question: dict[str, Any]) -> dict[str, Any] | None:
+    """What is in results/compare, if it answers the same question."""
+    path = RESULTS / "seeds.json"
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text())
+    same = found["presets"] == question["presets"] and all(
+        found[part].get(key) == asked
+        for part in ("long", "short")
+        for key, asked in question[part].items()
+    )
+    return found if same else None
+
+
+def measured_long(question: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Compare with the long budget, and keep which winners are right."""
+    asked = question["long"]
+    made = compare(TASK, folder, asked["presets"], budget=asked["budget"])
+    rows = _rows(made.leaderboard.to_json())
+    found = {
+        "presets": question["presets"],
+        "long": asked | {"right": right_winners(made), "rows": rows},
+        "short": question["short"] | {"seeds": []},
+    }
+    _write(found)
+    return found
+
+
+def in_words(one: Mapping[str, Any]) -> str:
+    """What a short comparison chose, in one line."""
+    wrong = "" if one["is_right"] else ", which is wrong"
+    wall = one["wall_seconds"]
+    took = "an unknown time" if wall is None else f"{wall:.0f} s"
+    return f"seed {one['seed']}: {one['chosen']}{wrong}, in {took}, {overhead_of(one['cost'])}"
 
 
 def right_winners(made: Compared) -> list[str]:

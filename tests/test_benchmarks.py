@@ -246,6 +246,30 @@ def test_the_right_winner_is_the_lowest_test_error_or_no_worse(tmp_path, cache, 
     assert compare_seeds.right_winners(made) == ["egnn", "linear", "set"]
 
 
+def test_comparisons_that_are_stored_are_not_made_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(compare_seeds, "RESULTS", tmp_path)
+    monkeypatch.setattr(compare_seeds, "compare", None)  # (a call would fail)
+    one = {"seed": 0, "chosen": "egnn", "is_right": True, "cost": {}, "wall_seconds": 61.2}
+    found = {
+        "presets": ["egnn", "set"],
+        "long": {"budget": "5m", "presets": ["egnn"], "right": ["egnn"], "rows": []},
+        "short": {"budget": "30s", "seeds": [one, one | {"seed": 3, "is_right": False}]},
+    }
+    (tmp_path / "seeds.json").write_text(json.dumps(found))
+    arguments = ["compare_seeds", "egnn", "set", "--long-presets", "egnn", "--seeds", "2"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    compare_seeds.main()
+    assert capsys.readouterr().out.splitlines() == [
+        "at 5m: egnn",
+        "seed 0: egnn, in 61 s, overhead unknown",
+        "seed 3: egnn, which is wrong, in 61 s, overhead unknown",
+        "1 of 2 right at 30s",
+    ]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--short", "20s"])
+    with pytest.raises(TypeError):  # another question
+        compare_seeds.main()
+
+
 def test_an_overhead_that_is_not_known_is_not_nothing():
     assert compare_seeds.overhead_of({"overhead": 0.0312}) == "overhead 3.1%"
     assert compare_seeds.overhead_of({}) == "overhead unknown"
