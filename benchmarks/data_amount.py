@@ -47,7 +47,7 @@ class Contestant:
 CONTESTANTS = {
     "set-2": Contestant("set-2", "SET-2", (2e-3, 4e-3, 8e-3)),
     "transformer": Contestant(
-        "transformer", "transformer, turned windows", (2e-3, 4e-3, 8e-3), {}, {"augment": True}
+        "transformer", "transformer, rotated windows", (2e-3, 4e-3, 8e-3), {}, {"augment": True}
     ),
     "transformer-plain": Contestant(
         "transformer", "transformer", (2e-3, 4e-3, 8e-3), {}, {"augment": False}

@@ -53,7 +53,7 @@ BEYOND = {
     "hnn": ComparedModel("HNN", "hnn"),
     "lnn": ComparedModel("LNN", "lnn"),
     "segno": ComparedModel("SEGNO", "segno"),
-    "transformer": ComparedModel("transformer, turned windows", "transformer"),
+    "transformer": ComparedModel("transformer, rotated windows", "transformer"),
 }
 BASELINES = ("set", "lstm", "egnn", "mlp", "linear")
 NARROW = ("set-narrow", "egnn-narrow")  # the paper's architectures, of other widths
