@@ -20,6 +20,7 @@ from benchmarks import (
     general,
     noise_floor,
     oracle,
+    rivals,
     set2_ablation,
     speed,
     timing,
@@ -225,6 +226,52 @@ def test_the_figure_by_hand_is_that_of_the_best_preset_over_its_seeds(tmp_path, 
     assert best.error == pytest.approx(2.1)
     assert str(best) == "2.1 (set-2, seeds: 2; named True, budget 20m)"
     assert compare_tasks.by_hand("springs") is None
+
+
+def test_models_in_one_table_come_from_both_commands(tmp_path, monkeypatch, capsys):
+    """The lowest mean first; rates that were searched on the task itself are bold."""
+    ours, papers = tmp_path / "general", tmp_path / "cpu"
+    monkeypatch.setattr(rivals, "OURS", ours)
+    monkeypatch.setattr(rivals, "PAPERS", papers)
+    monkeypatch.setattr(rivals, "TASKS", {"near": "n5-near"})
+
+    def errors(mean, **more):
+        known = {"mean": mean, "median": mean / 2, "p90": 2 * mean, **more}
+        return {"parameters": 1234, "position_mse": known, "velocity_mse": known}
+
+    def ours_of(mean, lr, tried, steps, **more):
+        training, evaluation = {"lr": lr}, errors(mean, **more)
+        return {
+            "evaluation": evaluation,
+            "training": training,
+            "rates_tried": tried,
+            "steps": steps,
+        }
+
+    results = {
+        ours / "near--set-2--seed0": ours_of(0.5, 0.004, {}, 10, standard_error=0.01),
+        ours / "near--set-2--seed1": ours_of(0.7, 0.004, {}, 11, standard_error=0.01),
+        ours / "near--tfn--seed0": ours_of(0.8, 0.01, {"0.01": 1.0}, 5),
+        **{
+            papers / f"n5-near--set--seed0{of}": {
+                "test": errors(mean), "training": {"steps": 7}, "rate": 0.001
+            }
+            for of, mean in (("", 0.1), ("--rate0.5", 0.0))
+        },
+        papers / "trial--n5-near--set--seed0--rate0.001": {},
+    }  # fmt: skip
+    for path, result in results.items():
+        path.parent.mkdir(exist_ok=True)
+        path.with_suffix(".json").write_text(json.dumps(result))
+    rivals.main()
+    printed = capsys.readouterr().out
+    rows = (ours / "tables" / "near.md").read_text().splitlines()[2:5]
+    assert rows == [
+        "| SET | 1,234 | 1 | 0.1 | 0.05 | 0.2 | 0.1 | 0.05 | **0.001** | 7 |",
+        "| SET-2 | 1,234 | 2 | 0.6 ± 0.01 | 0.3 | 1.2 | 0.6 ± 0.01 | 0.3 | 0.004 | 10 to 11 |",
+        "| TFN | 1,234 | 1 | 0.8 | 0.4 | 1.6 | 0.8 | 0.4 | **0.01** | 5 |",
+    ]
+    assert all(row in printed for row in rows)
 
 
 def test_the_right_winner_is_the_lowest_test_error_or_no_worse(tmp_path, cache, monkeypatch):
