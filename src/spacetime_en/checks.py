@@ -58,7 +58,7 @@ def check_values(graph: SpacetimeGraph) -> None:
         raise InputError("horizon: expected the target times in increasing order.")
     if graph.box is not None and (torch.linalg.det(graph.box).abs() == 0).any():
         raise InputError("box: expected a cell with a volume, found one of volume zero.")
-    # A missing frame takes the latest time before it, which leaves only observed ones to fail.
+    # A missing frame takes the latest time before it, so that only observed ones can fail.
     times, frames = graph.times, None if observed is None else observed.any(2)  # (B, L)
     if frames is not None:
         times = times.masked_fill(~frames, -torch.inf).cummax(1).values

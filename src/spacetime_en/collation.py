@@ -22,12 +22,12 @@ def collate(graphs: Sequence[Any]) -> Any:
     """Pad graphs to common N, L and K, and join them along the batch axis.
 
     Nodes and frames are padded at the end and masked, so that every graph's forecast (its first
-    N nodes) and gradients are those it has alone. Use it as ``collate_fn`` of a DataLoader.
+    N nodes) and gradients are the same as alone. Use it as ``collate_fn`` of a DataLoader.
 
     Args:
-        graphs: graphs (or batches) that agree in n, T, d, e, dtype, and in having neighbours, a
-            box, and features of their own, or not. Or pairs of a graph and its target, in which
-            padded nodes are 0 and do not count.
+        graphs: graphs (or batches) that agree in n, T, d, e, dtype, and in whether they have
+            neighbours, a box, and features of their own. Or pairs of a graph and its target, in
+            which padded nodes are 0 and do not count.
     Returns: one graph whose batch size is the sum of theirs; for pairs, one pair.
     """
     items = argument("graphs", graphs, Sequence[Any])
@@ -46,7 +46,7 @@ def collate(graphs: Sequence[Any]) -> Any:
 
 
 def _join_targets(targets: list[Forecast], nodes: int) -> Forecast:
-    """Targets padded to N nodes; those that were added do not count."""
+    """Targets padded to N nodes; padded nodes do not count."""
     padded = []
     for target in targets:
         new = (0, nodes - target.x.shape[2])
@@ -118,7 +118,7 @@ def _join(graphs: list[SpacetimeGraph]) -> SpacetimeGraph:
 
 
 def _kind(graph: SpacetimeGraph) -> dict[str, object]:
-    """What graphs of one batch must have in common."""
+    """The properties that all graphs of a batch must share."""
     return {
         "space dimensions n": graph.x.shape[-1],
         "dtype": graph.x.dtype,
@@ -135,5 +135,5 @@ def _kind(graph: SpacetimeGraph) -> dict[str, object]:
 
 
 def _pad(tensor: Tensor, *pairs: tuple[int, int], fill: float = 0) -> Tensor:
-    """F.pad with one (before, after) pair an axis, the last axis first."""
+    """F.pad with one (before, after) pair per axis, the last axis first."""
     return F.pad(tensor, [size for pair in pairs for size in pair], value=fill)

@@ -33,9 +33,9 @@ from spacetime_en.nn.models.trivial import TRIVIAL_MODELS
 from spacetime_en.testing import equivariance_errors
 
 TRIVIAL_FORECASTS = {name.replace("-", "_"): kind for name, kind in TRIVIAL_MODELS.items()}
-# What stands beside every model: the trivial forecasts and, where it fits the data, ridge.
+# What every model is compared with: the trivial forecasts and, where it fits the data, ridge.
 RIVALS = (*TRIVIAL_FORECASTS, "ridge")
-_MOST_WINDOWS, _MOST_NUMBERS = 20_000, 1 << 25  # that ridge is fitted to: seconds of work
+_MOST_WINDOWS, _MOST_NUMBERS = 20_000, 1 << 25  # for fitting ridge in seconds
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Errors:
 
     Args:
         position, velocity: the MSE of each window, per coordinate, (W,).
-        predicted, actual: the MSE of each node as the forecast's spread predicts it, and as it
-            is, (nodes,); None for models without a spread.
+        predicted, actual: the MSE of each node, as predicted by the forecast's spread and as
+            found, (nodes,); None for models without a spread.
         paths: the distances of all nodes from their targets.
     """
 
@@ -56,17 +56,17 @@ class Errors:
     paths: PathErrors | None = None
 
     def calibration(self, groups: int = 5) -> list[dict[str, float]] | None:
-        """Predicted errors beside actual ones, see :func:`~spacetime_en.metrics.calibration`."""
+        """Predicted and actual errors, see :func:`~spacetime_en.metrics.calibration`."""
         if self.predicted is None or self.actual is None:
             return None
         return calibration(self.predicted, self.actual, groups)
 
     def summary(self) -> dict[str, dict[str, float]]:
-        """The distribution over windows of the position and the velocity MSE."""
+        """The distribution over windows of the position and velocity MSE."""
         return {"position_mse": summary(self.position), "velocity_mse": summary(self.velocity)}
 
     def of_paths(self, times: Sequence[float], steps: Sequence[int]) -> dict[str, Any]:
-        """ADE, FDE, error against time, and the best of several samples; of one time, nothing.
+        """ADE, FDE, error against time, and best of several samples; empty for a single time.
 
         Args:
             times, steps: the target times, (T,) each, in units of time and in frame intervals.
@@ -89,7 +89,7 @@ class Evaluation:
 
     Args:
         report: summary statistics, as plain numbers.
-        errors: of the model and of each trivial forecast, by name, for every window.
+        errors: of the model and of each rival, by name, for every window.
         runs: the trajectory of each window, (W,).
         first_steps: the step of the first frame of each window, (W,).
     """
@@ -123,21 +123,21 @@ def evaluate(
     """Evaluate a model on all windows of a split.
 
     The report holds ``position_mse`` and ``velocity_mse``, per coordinate, each with its mean,
-    standard error, median and 90th percentile over the windows. Of several target times it also
+    standard error, median and 90th percentile over the windows. For several target times it also
     holds ``ade``, ``fde``, ``error_against_time``, for forecasts with samples ``best_of``, and
-    ``paths``, how ADE and FDE are distributed over nodes. All of these stand there again for each
-    of the rivals (whose ``mean``, ``median`` and ``p90`` are those of the positions): the trivial
+    ``paths``, the distribution of ADE and FDE over nodes. All of these are repeated for each of
+    the rivals (whose ``mean``, ``median`` and ``p90`` are those of the positions): the trivial
     forecasts and, where it fits the data, ridge regression with one set of weights for all nodes,
     fitted to the task's training windows.
 
-    Then come the equivariance errors of the model, and the drift of what is conserved from the last
-    frame to the target times, beside that of the true paths (see
+    The report continues with the equivariance errors of the model, and the drift of conserved
+    quantities from the last frame to the target times, along with that of the true paths (see
     :func:`~spacetime_en.conservation.drift.measure_drift`). If the forecasts have a spread,
     ``calibration`` compares it with their errors. ``warnings`` lists how the task differs from the
     one that the model was trained on; data of a different kind are refused.
 
     Args:
-        model: any model; it is put into eval mode.
+        model: any model; it is put in eval mode.
         task: the task to evaluate on.
         split: the split of the task.
         batch_size: number of windows per forward pass.
@@ -153,9 +153,9 @@ def evaluate(
         by_name[name], _ = measure_errors(rival, windows, batch_size)
     sample, _ = windows[: min(len(windows), 16)]
     sample = _as_the_model(model, sample)
-    # Translations on the scale of the data: one of 1000 means nothing to data in micrometres.
+    # Translations on the scale of the data: 1000 would be negligible for data in micrometres.
     extent = max(1.0, float(sample.x.abs().max()))
-    # (To the digits that single precision has: 0.4, not 0.4000000059604645.)
+    # (To the digits of single precision: 0.4, not 0.4000000059604645.)
     times = [float(f"{time:.7g}") for time in sample.horizon.double().mean(0).tolist()]
     steps = np.atleast_1d(windows.target_steps).tolist()
     report: dict[str, Any] = {
@@ -198,7 +198,7 @@ def measure_errors(
 ) -> tuple[Errors, Forecast]:
     """The errors of a model on windows, on the CPU in double precision.
 
-    Returns: the errors, and all forecasts, windows of fewer nodes padded.
+    Returns: the errors, and all forecasts, padded to the same number of nodes.
     """
     batches, calibrations, paths, states = [], [], [], []
     for graph, target, forecast in _forecasts(model, windows, batch_size):
@@ -223,7 +223,7 @@ def measure_errors(
 
 
 def _rivals(model: Forecaster, task: Task, batch_size: int) -> dict[str, Forecaster]:
-    """The trivial forecasts, and ridge fitted to what the model reads of the training windows."""
+    """The trivial forecasts, and ridge fitted to the training windows as the model reads them."""
     rivals = {name: trivial() for name, trivial in TRIVIAL_FORECASTS.items()}
     train, val = (windows.for_model(model) for windows in (task.train, task.val))
     graph, _ = train[:1]
@@ -237,7 +237,7 @@ def _rivals(model: Forecaster, task: Task, batch_size: int) -> dict[str, Forecas
 
 
 def _examples(windows: Windows, batch_size: int) -> Iterator[Example]:
-    """Batches of windows, spread evenly over all if these are more than seconds of work."""
+    """Batches of windows; an evenly spaced subset if all of them would take too long to fit."""
     graph, _ = windows[evenly_spaced_indices(len(windows), 16)]
     L, N, n = graph.x.shape[1:]
     K = N if graph.neighbours is None else graph.neighbours.shape[-1]

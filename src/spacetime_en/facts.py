@@ -15,7 +15,7 @@ Kind = Literal["node", "pair", "frame"]
 
 
 def few_numbers(numbers: Sequence[float]) -> str:
-    """Numbers in words: all of them if they are few, the first two and the last otherwise."""
+    """Numbers as text: all of them if there are few, else the first two and the last."""
     if len(numbers) < 4:
         return ", ".join(f"{number:g}" for number in numbers)
     return f"{numbers[0]:g}, {numbers[1]:g}, ..., {numbers[-1]:g}"
@@ -28,18 +28,19 @@ class DataFacts:
     Args:
         label: of the task.
         fingerprint: of the task.
-        trajectories: the fingerprint of what it was cut from.
+        trajectories: fingerprint of the trajectories that its windows were cut from.
         windows: the number of windows in each split.
         frames, nodes, dims: L, N (the largest, if windows differ) and n.
         features, edge_features: d and e.
-        frame_time: between the frames of a window; None: there is only one.
+        frame_time: time between the frames of a window; None if there is only one.
         horizon_times: from the last frame to each target, (T,).
-        attributes: by name and in order, whether of nodes, of pairs, or of nodes in each frame.
-        measured_velocities: False: velocities were differences of frames.
+        attributes: the kind of each, by name and in order: of nodes, of pairs, or of nodes in each
+            frame.
+        measured_velocities: False if velocities were differences of frames.
         box: whether space was periodic.
-        units: of length and time, as far as the data name them.
+        units: of length and time, as far as the data specify them.
         origin: of the coordinates that the model read, (n,).
-        up: the direction that the data called so, (n,).
+        up: the up direction of the data, (n,), or None.
     """
 
     label: str
@@ -70,5 +71,5 @@ class DataFacts:
             raise ValueError(f"up: expected {self.dims} numbers, found {len(self.up)}")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as JSON gives them back."""
+        """Plain values, as they are after a round trip through JSON."""
         return dict(json.loads(json.dumps(dataclasses.asdict(self))))

@@ -1,8 +1,8 @@
-"""The groups that act on point clouds, and distances that can be differentiated.
+"""The groups that act on point clouds, and differentiable distances.
 
 The symmetry group of a moving point cloud in R^n is E(n) x S_N: rotations and reflections
 O(n), translations R^n, and permutations S_N of the nodes. This file draws random elements of
-each group and measures differences; the actions on graphs and forecasts are the methods
+each group and computes differences; the actions on graphs and forecasts are the methods
 ``rotate``, ``translate`` and ``permute`` of :class:`~spacetime_en.graph.SpacetimeGraph` and
 :class:`~spacetime_en.graph.Forecast`.
 """
@@ -19,7 +19,7 @@ def random_orthogonal(
     """Draw Q uniformly (Haar measure) from O(n): rotations and reflections alike.
 
     Args:
-        count: number of independent draws; None: one, without an axis for it.
+        count: number of independent draws; None: one, without a leading axis.
     Returns: (n, n) or (count, n, n), float64.
     """
     shape = (n, n) if count is None else (count, n, n)
@@ -73,7 +73,7 @@ def random_permutation(nodes: int, generator: torch.Generator | None = None) -> 
 
 
 def _lattice_part(difference: Tensor, cell: Tensor) -> Tensor:
-    """The sum of whole cell vectors nearest to each difference, (B, ..., n) -> (B, ..., n)."""
+    """The integer combination of cell vectors nearest to each difference, (B, ..., n) -> same."""
     flat = difference.reshape(cell.shape[0], -1, cell.shape[-1])  # (B, ·, n)
     fractional = flat @ torch.linalg.inv(cell)
     return (torch.round(fractional).detach() @ cell).reshape(difference.shape)
@@ -87,7 +87,7 @@ def minimum_image(difference: Tensor, cell: Tensor | None) -> Tensor:
 
     Args:
         difference: (B, ..., n) difference vectors.
-        cell: (B, n, n), the rows are the cell vectors; None for open space.
+        cell: (B, n, n), with the cell vectors as rows; None for open space.
     Returns: (B, ..., n).
     """
     return difference if cell is None else difference - _lattice_part(difference, cell)
@@ -121,11 +121,11 @@ def norm(x: Tensor) -> Tensor:
 
 
 class Symmetries(NamedTuple):
-    """Under which group actions a model is equivariant, whatever its weights.
+    """The group actions to which a model is equivariant, whatever its weights.
 
     Args:
-        translation: x -> x + b moves the forecast along and leaves its velocities.
-        rotation: Q in O(n), reflections included, turns positions and velocities along.
+        translation: x -> x + b translates the forecast and leaves its velocities unchanged.
+        rotation: Q in O(n), reflections included, rotates the forecast's positions and velocities.
         permutation: relabelling nodes relabels the forecast.
     """
 

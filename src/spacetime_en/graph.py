@@ -1,8 +1,8 @@
-"""The one input type of every model, ``SpacetimeGraph``, and the one output type, ``Forecast``.
+"""The input type of every model, ``SpacetimeGraph``, and the output type, ``Forecast``.
 
-Letters used for shapes everywhere: B graphs in the batch, L past frames, T target times, N nodes,
-n space dimensions, d node features, K neighbours of a node (K = N for a complete graph), e edge
-attributes.
+Letters for shapes, throughout the package: B graphs in the batch, L past frames, T target times,
+N nodes, n space dimensions, d node features, K neighbours of a node (K = N for a complete graph),
+e edge attributes.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 @register_pytree
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Forecast(TensorFields):
-    """Where every node will be and how fast it will move at T target times.
+    """Positions and velocities of every node at T target times.
 
-    The time axis is always there, also if T = 1; :attr:`last` has the state at the last time
-    without it. Targets are of the same type.
+    There is a time axis even if T = 1; :attr:`last` gives the state at the last time without it.
+    Training targets have the same type.
 
     Args:
-        x: positions, (B, T, N, n). Zero for nodes that are only padding. In a periodic box they
-            continue the path of the last frame, and may lie outside the cell.
+        x: positions, (B, T, N, n). Zero for padding. In a periodic box they continue the paths of
+            the window, and may lie outside the cell.
         v: velocities, (B, T, N, n).
-        times: the target times, counted from the last observed frame, (B, T). None: not given.
+        times: the target times, measured from the last observed frame, (B, T). None: not given.
         mask: True where a node counts, (B, T, N): a node that has left before a target time, or
             that is padding, does not. None: all do.
-        spread: how far off positions may be, by the model's own account: the standard deviation
-            of a coordinate, (B, T, N). None: the model does not say.
+        spread: the model's own estimate of the uncertainty of positions, as the standard deviation
+            of a coordinate, (B, T, N). None: it gives none.
         samples: positions drawn from the model's distribution of paths, (B, S, T, N, n), S
             samples. None: the model draws none.
     """
@@ -58,13 +58,13 @@ class Forecast(TensorFields):
         return self.x[:, -1], self.v[:, -1]
 
     def rotate(self, q: Tensor) -> Forecast:
-        """Act with Q in O(n), (n, n), or one for each graph, (B, n, n): x -> Qx, v -> Qv."""
+        """Apply Q in O(n), (n, n), or one for each graph, (B, n, n): x -> Qx, v -> Qv."""
         vectors = ("x", "v", "samples")
         turned = {k: _turned(t, q) for k, t in self.fields().items() if k in vectors}
         return self._replace(**turned)
 
     def translate(self, b: Tensor) -> Forecast:
-        """Act with a translation b, (n,): x -> x + b, v -> v."""
+        """Apply a translation b, (n,): x -> x + b, v -> v."""
         moved = {k: t + b.to(t) for k, t in self.fields().items() if k in ("x", "samples")}
         return self._replace(**moved)
 
@@ -76,7 +76,7 @@ class Forecast(TensorFields):
         return self._replace(**moved)
 
     def __getitem__(self, index: slice | Tensor | Sequence[int]) -> Forecast:
-        """The forecasts of the batch at `index`, again as a batch."""
+        """The forecasts at `index` of the batch, as a batch."""
         return self._map(lambda t: t[index])
 
 
@@ -87,29 +87,29 @@ class SpacetimeGraph(TensorFields):
 
     Fields may be given as tensors, NumPy arrays or nested lists. Real fields are cast to the
     dtype of ``x``, except ``times``, which are kept in float64. Values where a node was not
-    observed are never read, so they may be anything, NaN too.
+    observed are never read, so they may be anything, even NaN.
 
     Args:
         x: positions, (B, L, N, n).
-        v: velocities, (B, L, N, n), in units of length over those of ``times``.
+        v: velocities, (B, L, N, n), in units of length per unit of ``times``.
         features: invariant node features, (B, L, N, d), or (B, N, d) if constant in time
-            (node types, masses), or (N, d) if the same in all graphs. None stands for the paper's
-            feature, the speed |v|; features of your own replace it.
+            (node types, masses), or (N, d) if the same in all graphs. None: the paper's feature,
+            the speed |v|, which features of your own replace.
         edge_attr: edge attributes a_ij, (B, N, K, e), or (B, L, N, K, e) if they change, or
             (N, K, e) if the same in all graphs. On a complete graph K = N and the diagonal is not
             read; with ``neighbours``, entry k of node i is for the edge from its k-th neighbour.
         neighbours: the nodes j whose messages reach node i, (N, K), (B, N, K) or one list per
             frame (B, L, N, K); -1 fills unused places. None: every node sees every other.
-        observed: True where a node was observed in a frame, (B, L, N); or (B, 1, N) for nodes that
-            are there in all frames or in none, or (B, L, 1) for whole frames. A node that was
-            never observed is padding. None: all were observed in all frames.
+        observed: True where a node was observed in a frame, (B, L, N); or (B, 1, N) for nodes
+            observed in all frames or in none, or (B, L, 1) for whole frames. A node that was never
+            observed is padding. None: all were observed in all frames.
         box: periodic cell, edge lengths (n,) or cell vectors as rows, (B, n, n).
-        up: a direction that space itself has, such as against gravity, (n,) or (B, n). It turns
-            with the graph: models that read it are equivariant to rotations about it, and to all
-            rotations of graph and direction together.
+        up: a preferred direction of space, such as that opposite to gravity, (n,) or (B, n). It
+            rotates with the graph: models that read it are equivariant to rotations about it, and
+            to all rotations of graph and direction together.
         times: frame times, (L,) or (B, L), increasing. None: 0, 1, ..., L - 1. The paper's
             networks do not read them.
-        horizon: the target times, counted from the last frame in which any node was observed: a
+        horizon: the target times, measured from the last frame in which any node was observed: a
             number or (B,) for one, (B, T) for several. None: 1. The paper's networks do not read
             it: they learn one horizon from their training targets.
     """
@@ -180,7 +180,7 @@ class SpacetimeGraph(TensorFields):
                 raise InputError("up: expected a direction, found zero, NaN or infinity.")
             up = (up / length).expand(B, n)
 
-        # Times may be far from 0 (days, epochs): float32 would lose the steps between them.
+        # Times may be far from 0 (dates, epochs), where float32 cannot resolve the steps.
         times = real("times", (L,), (B, L), dtype=torch.float64)
         times = torch.arange(L, device=x.device) if times is None else times
         times = times.to(torch.float64)
@@ -267,9 +267,9 @@ class SpacetimeGraph(TensorFields):
     def from_positions(cls, x: Any, **fields: Any) -> SpacetimeGraph:
         """A graph from positions alone; velocities are differences of observed frames.
 
-        v(t) of a node is the difference to its observation before t, over the time between them;
-        its first observation takes the velocity of the second. A node that was observed only once
-        is taken to be at rest. No frame outside the window is used.
+        A node's velocity is its displacement since its previous observation, divided by the time
+        between the two; its first observation takes the velocity of the second. A node observed
+        only once is taken to be at rest. No frame outside the window is used.
 
         Args:
             x: positions, (B, L, N, n), with at least one node observed twice in each graph.
@@ -312,7 +312,7 @@ class SpacetimeGraph(TensorFields):
         return from_pyg(data)
 
     def to_pyg(self) -> list[Data]:
-        """To PyTorch Geometric, one ``Data`` a graph; see :func:`spacetime_en.pyg.to_pyg`."""
+        """To PyTorch Geometric, one ``Data`` per graph; see :func:`spacetime_en.pyg.to_pyg`."""
         from spacetime_en.pyg import to_pyg
 
         return to_pyg(self)
@@ -321,12 +321,12 @@ class SpacetimeGraph(TensorFields):
 
     @property
     def present(self) -> Tensor | None:
-        """(B, N), True where a node was observed in any frame; None if all were in all."""
+        """(B, N), True where a node was observed in any frame; None if all were in every frame."""
         return None if self.observed is None else self.observed.any(1)
 
     @property
     def edge_mask(self) -> Tensor:
-        """(B, 1 or L, N, K), True where nodes i and j, its k-th neighbour, are there, j not i."""
+        """(B, 1 or L, N, K), True where node i and its k-th neighbour j != i were both observed."""
         B, L, N, _ = self.x.shape
         node = torch.arange(N, device=self.x.device)
         j = node.expand(B, 1, N, N) if self.neighbours is None else self.neighbours
@@ -346,21 +346,21 @@ class SpacetimeGraph(TensorFields):
 
     @property
     def feature_width(self) -> int:
-        """d, the number of features of a node."""
+        """d, the number of node features."""
         return 1 if self.features is None else self.features.shape[-1]
 
     @property
     def edge_width(self) -> int:
-        """e, the number of attributes of an edge."""
+        """e, the number of edge attributes."""
         return 0 if self.edge_attr is None else self.edge_attr.shape[-1]
 
     def scales(self) -> dict[str, float]:
-        """A length and a time in which these graphs are of order one, for ``build_model``.
+        """A length and a time scale in which these graphs are of order one, for ``build_model``.
 
-        The length is the root mean square distance of nodes from their centroid (of single nodes,
-        the way that they go from the first frame to the last target), the time what the root mean
-        square speed takes for it: ``build_model("set", like=graph, **graph.scales())``. Take them
-        from training data, and keep them with the model.
+        The length is the root mean square distance of nodes from their centroid (for single nodes,
+        the distance travelled from the first frame to the last target); the time is how long it
+        takes to cover it at the root mean square speed. Measure them on training data, and keep
+        them with the model: ``build_model("set", like=graph, **graph.scales())``.
         """
         seen = self.observed
         seen = torch.ones(self.x.shape[:3], dtype=torch.bool) if seen is None else seen
@@ -381,10 +381,10 @@ class SpacetimeGraph(TensorFields):
         return {"length_scale": size, "time_scale": size / fast}
 
     def unwrapped_x(self) -> Tensor:
-        """Positions as continuous paths, (B, L, N, n): in a box, without jumps across its walls."""
+        """Positions as continuous paths, (B, L, N, n), without jumps across the faces of a box."""
         if self.box is None or self.observed is None:
             return geometry.unwrap(self.x, self.box)
-        # Let a node that is missing stand where it was observed last, or will be first.
+        # A missing node stays where it was last observed or, before that, where it first will be.
         newest = newest_observed(self.observed)
         first = self.observed.int().argmax(1, keepdim=True)
         source = torch.where(newest < 0, first, newest)
@@ -408,7 +408,7 @@ class SpacetimeGraph(TensorFields):
 
     @property
     def since(self) -> Tensor:
-        """(B, L), the time from each frame to the last in which any node was observed, float64."""
+        """(B, L), the time from each frame to :attr:`last_frame`, float64."""
         return self.times.gather(1, self.last_frame[:, None]) - self.times
 
     @property
@@ -419,11 +419,11 @@ class SpacetimeGraph(TensorFields):
     def latest(self) -> SpacetimeGraph:
         """The last frame as a graph of one frame, with all nodes of the window.
 
-        Nodes that are missing in it are moved there from their last observation at constant
-        velocity, and attributes of an edge are those of the last frame in which both of its nodes
-        were observed (0 if there is none). Of neighbour lists that change from frame to frame,
-        the last serves, in which such nodes have no neighbours. In a box, positions continue the
-        paths of the window.
+        Nodes missing from it are extrapolated from their last observation at constant velocity,
+        and the attributes of an edge are those of the last frame in which both of its nodes were
+        observed (0 if there is none). Of neighbour lists that change from frame to frame, the last
+        is used; the missing nodes have no neighbours in it. In a box, positions continue the paths
+        of the window.
         """
         latest = self.unwrapped().frame(self.last_frame)
         if self.observed is None:
@@ -445,21 +445,21 @@ class SpacetimeGraph(TensorFields):
         return latest._replace(**there)
 
     def unwrapped(self) -> SpacetimeGraph:
-        """The same with positions as continuous paths, see :meth:`unwrapped_x`."""
+        """The graph with positions as continuous paths, see :meth:`unwrapped_x`."""
         return self if self.box is None else self._replace(x=self.unwrapped_x())
 
     def frame(self, index: Tensor, horizon: Tensor | None = None) -> SpacetimeGraph:
-        """One frame of each graph, (B,) numbers, as graphs of one frame.
+        """One frame of each graph, as a batch of single-frame graphs.
 
         Args:
-            index: (B,), which.
-            horizon: from that frame on, (B, T); None: that of the graph.
+            index: of the frame in each graph, (B,).
+            horizon: measured from that frame, (B, T); None: that of the graph.
         """
         frame = self.frames(index[:, None])
         return frame if horizon is None else frame._replace(horizon=horizon)
 
     def frames(self, index: Tensor) -> SpacetimeGraph:
-        """Some frames of each graph, (B, any) numbers; what serves all frames still does."""
+        """Some frames of each graph, by index (B, any); fields shared by all frames stay as is."""
         L, kept = self.x.shape[1], {}
         for name in ("x", "v", "features", "edge_attr", "neighbours", "observed", "times"):
             value = getattr(self, name)
@@ -473,7 +473,7 @@ class SpacetimeGraph(TensorFields):
         return self.x.shape[0]
 
     def __getitem__(self, index: SupportsIndex | slice | Tensor | Sequence[int]) -> SpacetimeGraph:
-        """The graphs of the batch at `index`, again as a batch."""
+        """The graphs at `index` of the batch, as a batch."""
         if isinstance(index, tuple):
             index = list(index)
         if not isinstance(index, slice | Sequence) and getattr(index, "ndim", 0) == 0:
@@ -483,9 +483,9 @@ class SpacetimeGraph(TensorFields):
     # --- the actions of E(n) and S_N ----------------------------------------------------------
 
     def rotate(self, q: Tensor) -> SpacetimeGraph:
-        """Act with Q in O(n), (n, n), or one for each graph, (B, n, n): x -> Qx, v -> Qv.
+        """Apply Q in O(n), (n, n), or one for each graph, (B, n, n): x -> Qx, v -> Qv.
 
-        The box and `up` turn along.
+        The box and `up` are rotated, too.
         """
         B, _, _, n = self.x.shape
         if q.shape not in ((n, n), (B, n, n)):
@@ -495,7 +495,7 @@ class SpacetimeGraph(TensorFields):
         return self._replace(**turned)
 
     def translate(self, b: Tensor) -> SpacetimeGraph:
-        """Act with a translation b, (n,): x -> x + b, v -> v."""
+        """Apply a translation b, (n,): x -> x + b, v -> v."""
         if b.shape != self.x.shape[-1:]:
             raise InputError(f"b: expected {self.x.shape[-1]} numbers, found {tuple(b.shape)}.")
         return self._replace(x=self.x + b.to(self.x))
@@ -533,13 +533,13 @@ def _turned(vectors: Tensor, q: Tensor) -> Tensor:
 
 
 def newest_observed(observed: Tensor) -> Tensor:
-    """For every frame the last observed one up to it, -1 if none was, (B, L, ...) -> the same."""
+    """The index of the last observed frame up to each frame, or -1, (B, L, ...) -> (B, L, ...)."""
     frame = torch.arange(observed.shape[1], device=observed.device)
     later = frame.view(-1, *[1] * (observed.ndim - 2))
     frames = torch.where(observed, later, -1)
     if not torch.compiler.is_compiling():
         return frames.cummax(1).values
-    # ONNX has no cumulative maximum: of all pairs of frames instead.
+    # ONNX has no cumulative maximum: take the maximum over all pairs of frames instead.
     return torch.where(later.unsqueeze(1) >= later, frames.unsqueeze(1), -1).amax(2)
 
 

@@ -1,4 +1,4 @@
-"""How sure a mean over windows is, or a difference of two models: bootstrap over recordings."""
+"""Confidence intervals of means over windows, by a bootstrap over recordings."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 DRAWS = 2_000
 COVERAGE = 0.95
-FEWEST_DRAWN = 5  # groups; fewer tell nothing about how much a mean may vary
-FEWEST_GROUPS = 10  # recordings that can be drawn from; with fewer, each is cut into blocks
+FEWEST_DRAWN = 5  # groups; fewer say nothing about how much a mean may vary
+FEWEST_GROUPS = 10  # recordings to resample; if there are fewer, each is cut into blocks
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Windows that belong together: neighbours are not independent, and are drawn as one.
+    """Windows that are resampled together, because neighbouring ones are not independent.
 
     Args:
-        of_window: the group of each window, from 0, (W,).
+        of_window: index of each window's group, from 0, (W,).
         count: number of groups.
         blocks: whether the groups are blocks of neighbouring windows, because there are too few
             recordings.
@@ -38,17 +38,18 @@ class Groups:
         span: int = 1,
         fewest: int = FEWEST_GROUPS,
     ) -> Groups:
-        """Group windows by recording; a few recordings are cut into blocks.
+        """Group windows by recording; if there are few recordings, they are cut into blocks.
 
-        There are then about as many blocks as windows in a block, so that a block is long beside
-        the time over which windows resemble each other; and no block is shorter than a window, or
-        its neighbours would have frames in common with all of it.
+        There are then about as many blocks as windows in a block, so that a block is long compared
+        with the correlation time of windows. No block is shorter than a window, or all of its
+        windows would share frames with those of neighbouring blocks.
 
         Args:
             recordings: the recording of each window, (W,).
             first_steps: the step of its first frame, (W,).
             span: number of steps from the first frame of a window to its last target.
-            fewest: recordings that are enough; fewer are cut, into so many blocks if they can be.
+            fewest: number of recordings that is enough; fewer are cut into as many blocks as that,
+                if possible.
         """
         _, of_window = np.unique(recordings, return_inverse=True)
         count = int(of_window.max()) + 1
@@ -65,14 +66,14 @@ class Groups:
             size = max(size, int(within.max()))
             orders.append(own)
         groups, total = np.empty_like(of_window), 0
-        for own in orders:  # (a block never reaches over the border of two recordings)
+        for own in orders:  # (a block never spans two recordings)
             blocks = max(1, len(own) // size)
             groups[own] = total + np.minimum(np.arange(len(own)) // size, blocks - 1)
             total += blocks
         return cls(groups, total, blocks=True)
 
     def describe(self) -> str:
-        """In words, for notes below tables."""
+        """A description in words, for notes below tables."""
         ending = "" if self.count == 1 else "s"
         what = f"block{ending} of neighbouring windows" if self.blocks else f"recording{ending}"
         return f"{self.count:,} {what}"
@@ -81,19 +82,19 @@ class Groups:
 def mean_intervals(
     values: NDArray[np.float64], groups: Groups, seed: int = 0
 ) -> list[tuple[float, float] | None]:
-    """The intervals that the means of some values are in, by drawing groups with replacement.
+    """Bootstrap confidence intervals of means, resampling groups with replacement.
 
-    Few groups vary less among themselves than what they were drawn from, and do not tell well by
-    how much; the ends are as much further from the mean as this does to Student's interval.
+    Few groups underestimate the variance of the population, and estimate it with some uncertainty;
+    the intervals are widened by the same factors as Student's.
 
     For the difference of two models, give the differences of their errors, window by window: what
     makes a window hard for both cancels.
 
     Args:
-        values: rows with one for each window, (M, W).
+        values: rows with one value per window, (M, W).
         groups: which windows are drawn together.
-        seed: of the drawing.
-    Returns: the ends of each row's; None if there are too few groups to tell.
+        seed: seed of the resampling.
+    Returns: the ends of each row's interval; None if there are too few groups.
     """
     if groups.count < FEWEST_DRAWN:
         return [None] * len(values)
@@ -116,7 +117,7 @@ _NORMAL = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 
 
 def _student(freedom: int) -> float:
-    """The end of Student's interval, to 0.3 %: its expansion about that of the normal one."""
+    """The quantile of Student's t, to 0.3 %, by its expansion about the normal quantile."""
     z, f = _NORMAL, freedom
     return (
         z

@@ -1,9 +1,9 @@
 """How far a forecast is from the truth.
 
-MSE is per coordinate, everywhere in this package: the mean of (x - x_true)^2 over coordinates, too,
-which is the mean squared distance over n. ADE and FDE are distances, as the field defines them: the
-average displacement error is the mean distance over all target times and nodes, the final
-displacement error the mean distance over all nodes at the last target time.
+MSE is per coordinate throughout this package: the mean of (x - x_true)^2 over coordinates as well,
+that is, the mean squared distance divided by n. ADE and FDE are distances, as usual: the average
+displacement error is the mean distance over all target times and nodes, the final displacement
+error the mean distance over all nodes at the last target time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 
 
 def mse(forecast: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Mean squared error per coordinate of each graph, over times and nodes.
+    """Mean squared error per coordinate, for each graph, over times and nodes.
 
     Args:
         forecast, target: (B, T, N, n).
@@ -38,7 +38,7 @@ def mse(forecast: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
     difference = forecast - target
     if mask is None:
         return difference.square().mean(-1).mean((1, 2))
-    # (Masked before it is squared: where a target is NaN, the gradient would be NaN, too.)
+    # (Masked before squaring: where a target is NaN, the gradient would be NaN, too.)
     difference = difference.masked_fill(~mask.unsqueeze(-1), 0.0)
     return difference.square().mean(-1).sum((1, 2)) / mask.sum((1, 2)).clamp(min=1)
 
@@ -56,21 +56,21 @@ def displacements(x: Tensor, target: Tensor) -> Tensor:
 
 
 def ade(forecast: Forecast, target: Forecast) -> Tensor:
-    """The average displacement error: the mean distance over all nodes and times that count, ()."""
+    """Average displacement error: the mean distance over all nodes and times that count, ()."""
     distances, counts = _counted(forecast, target)
     return distances[counts].mean()
 
 
 def fde(forecast: Forecast, target: Forecast) -> Tensor:
-    """The final displacement error: ADE over the last target time alone, ()."""
+    """Final displacement error: the ADE at the last target time alone, ()."""
     distances, counts = _counted(forecast, target)
     return distances[:, -1][counts[:, -1]].mean()
 
 
 def best_of(forecast: Forecast, target: Forecast, k: int) -> tuple[Tensor, Tensor]:
-    """The least errors of each node over the first k samples: ADE and, apart from it, FDE.
+    """Minimum ADE and minimum FDE of each node over the first k samples.
 
-    They may be those of different samples, as the field has it.
+    The minima are taken separately, as is customary, and may come from different samples.
 
     Returns: (B, N) each; NaN where a node never counts, or does not count at the last time.
     """
@@ -95,14 +95,14 @@ def _counted(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class PathErrors:
-    """How far forecast paths are from the true ones: P nodes of any number of graphs, T times.
+    """Distances of forecast paths from the true ones: P nodes of any number of graphs, T times.
 
     Args:
         distances: between forecast and truth, (P, T).
-        counts: which of them count, (P, T); every node does at one time at least.
+        counts: which of them count, (P, T); every node does for at least one time.
         dims: n, the number of coordinates.
-        best: the least ADE and the least FDE of each node over `k` samples, (P, 2); None: the
-            forecasts have none.
+        best: the minimum ADE and FDE of each node over `k` samples, (P, 2); None for forecasts
+            without samples.
         k: the number of samples.
     """
 
@@ -114,7 +114,7 @@ class PathErrors:
 
     @classmethod
     def of(cls, forecast: Forecast, target: Forecast, k: int = 20) -> PathErrors:
-        """The errors of a batch; of forecasts with samples, also the best of the first `k`."""
+        """The errors of a batch; for forecasts with samples, also the best of the first `k`."""
         distances, counts = (t.transpose(1, 2) for t in _counted(forecast, target))  # (B, N, T)
         nodes, dims = counts.any(2), forecast.x.shape[-1]
         if forecast.samples is None:
@@ -142,7 +142,7 @@ class PathErrors:
 
     @property
     def fde(self) -> float | None:
-        """The mean distance at the last time; None if no node counts there."""
+        """The mean distance at the last time; None if no node counts then."""
         return _mean(self.distances[:, -1][self.counts[:, -1]])
 
     def of_nodes(self) -> dict[str, dict[str, float]]:
@@ -155,7 +155,7 @@ class PathErrors:
     def against_time(self) -> list[dict[str, Any]]:
         """For each target time: the mean distance, the MSE, and the number of nodes that count.
 
-        The MSE is per coordinate, and over nodes: all windows weigh by their number.
+        The MSE is per coordinate, and over nodes: windows are weighted by their number of nodes.
         """
         rows = []
         for distances, counts in zip(self.distances.T, self.counts.T, strict=True):
@@ -171,9 +171,9 @@ class PathErrors:
         return rows
 
     def best_of(self) -> dict[str, Any] | None:
-        """``k``, and the ``ade`` and ``fde`` of the best of so many samples, see :func:`best_of`.
+        """``k``, and the ``ade`` and ``fde`` of the best of k samples, see :func:`best_of`.
 
-        A node weighs in the ADE by the number of times at which it counts, as in that of a single
+        In the ADE, nodes are weighted by the number of times at which they count, as for a single
         forecast.
         """
         if self.best is None:
@@ -184,14 +184,14 @@ class PathErrors:
 
 
 def _mean(values: Tensor) -> float | None:
-    """The mean, None of nothing."""
+    """The mean, or None if there are no values."""
     return float(values.mean()) if len(values) else None
 
 
 def predicted_and_actual_mse(forecast: Forecast, target: Forecast) -> tuple[Tensor, Tensor]:
-    """The mean squared error of each node and time, as the forecast predicts it and as it is.
+    """The mean squared error of each node and time, as predicted by the forecast and as found.
 
-    Those for which the predicted one is NaN are left out.
+    Those without a finite prediction are left out.
 
     Returns: (M,) each.
     """
@@ -204,15 +204,15 @@ def predicted_and_actual_mse(forecast: Forecast, target: Forecast) -> tuple[Tens
 
 
 def calibration(predicted: Tensor, actual: Tensor, groups: int) -> list[dict[str, float]]:
-    """Predicted beside actual errors, from the surest forecasts to the least sure.
+    """Predicted and actual errors, from the most to the least certain forecasts.
 
-    Nodes are sorted by their predicted error, and cut into groups of equal size. Of a calibrated
-    model both errors are the same in each of them.
+    Nodes are sorted by their predicted error and split into groups of equal size. For a calibrated
+    model, the two errors agree in each group.
 
     Args:
         predicted, actual: squared errors of nodes, see :func:`predicted_and_actual_mse`.
         groups: the number of groups.
-    Returns: for each group ``predicted`` and ``actual``, as roots of the mean.
+    Returns: for each group ``predicted`` and ``actual``, as root mean squares.
     """
     order = predicted.argsort()
     parts = (t[order].tensor_split(groups) for t in (predicted, actual))
@@ -224,17 +224,17 @@ def calibration(predicted: Tensor, actual: Tensor, groups: int) -> list[dict[str
 
 
 def standard_deviation(x: Tensor) -> Tensor:
-    """Of a coordinate over samples, (B, S, T, N, n) -> (B, T, N)."""
-    # (No correction: our samples stand for a distribution as they are.)
+    """The standard deviation of a coordinate over samples, (B, S, T, N, n) -> (B, T, N)."""
+    # (No Bessel correction: our samples are the distribution, not draws from it.)
     return (x.var(1, correction=0).mean(-1) + 1e-30).sqrt()
 
 
 def energy_score(z: Tensor, y: Tensor) -> Tensor:
     """The energy score of samples z (B, S, ..., c) for the observation y (B, ..., c), (B, ...).
 
-    Gneiting and Raftery (2007), Eq. 22, of the distribution that gives each sample the weight 1/S.
-    (With S (S - 1) pairs, as for independent samples, two of them could run away from each other
-    for nothing.)
+    Gneiting and Raftery (2007), Eq. 22, for the distribution that gives each sample the weight
+    1/S. (With S (S - 1) pairs, as for independent samples, two of them could drift apart
+    indefinitely at no cost.)
     """
     to_target = _length(z - y[:, None]).mean(1)
     to_each_other = _length(z[:, :, None] - z[:, None]).mean((1, 2))
@@ -246,15 +246,15 @@ def _length(t: Tensor) -> Tensor:
 
 
 def summary(values: Tensor) -> dict[str, float]:
-    """Mean, median and 90th percentile: errors are heavy-tailed, and one number does not tell.
+    """Mean, median and 90th percentile: errors are heavy-tailed, and one number is not enough.
 
-    Of two values or more also the ``standard_error`` of the mean, as if they were independent:
-    windows that overlap, or nodes of one window, are not, and their mean is less certain.
+    For two or more values also the ``standard_error`` of the mean, as if they were independent:
+    overlapping windows, or nodes of one window, are not, and their mean is less certain.
     """
     array = values.double().cpu().numpy()  # (torch.quantile takes 16 million values at most)
     median, p90 = np.quantile(array, (0.5, 0.9))
     found = {"mean": float(array.mean()), "median": float(median), "p90": float(p90)}
     if len(array) > 1:
-        with np.errstate(invalid="ignore", over="ignore"):  # (of infinite errors it is NaN)
+        with np.errstate(invalid="ignore", over="ignore"):  # (NaN for infinite errors)
             found["standard_error"] = float(array.std(ddof=1) / np.sqrt(len(array)))
     return found

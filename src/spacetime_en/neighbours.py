@@ -1,7 +1,7 @@
 """Neighbour lists by radius or by number, in open space or a periodic box.
 
-Nodes are sorted into cells no smaller than the radius, so that only the 3^n cells around a node
-are searched: the cost grows linearly with the number of nodes at constant density.
+Nodes are sorted into grid cells no smaller than the radius, so that only the 3^n cells around a
+node are searched: at constant density the cost is linear in the number of nodes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def radius_neighbours(
     present: Tensor | None = None,
     most: PositiveInt | None = None,
 ) -> Tensor:
-    """For every node the others within `radius`, the nearest first.
+    """The other nodes within `radius` of every node, nearest first.
 
     Args:
         x: positions, (..., N, n).
-        radius: the largest distance; in a box, at most half its smallest height.
+        radius: the cutoff; in a box, at most half its smallest height.
         box: edge lengths (n,) or cell vectors as rows, (n, n) or (B, n, n) with B the first axis
             of x; None: open space.
         present: (..., N) as x, True where the node exists; None: all do.
-        most: keep only so many, the nearest; None: all.
+        most: keep at most this many, the nearest; None: all.
     Returns: (..., N, K) for ``SpacetimeGraph(neighbours=...)``; -1 fills unused places.
     """
     clouds = _Clouds(x, box, present)
@@ -55,12 +55,12 @@ def radius_neighbours(
 def nearest_neighbours(
     x: Tensor, k: PositiveInt, *, box: Tensor | None = None, present: Tensor | None = None
 ) -> Tensor:
-    """For every node the k nearest others (fewer where there are no more), the nearest first.
+    """The k nearest other nodes of every node (fewer if there are not as many), nearest first.
 
     Args:
-        x, box, present: as for :func:`radius_neighbours`.
+        x, box, present: as in :func:`radius_neighbours`.
         k: how many. In a box each node counts once, by its nearest image (which, in a skewed cell,
-            is certain up to half its smallest height).
+            is only certain up to half its smallest height).
     Returns: (..., N, k); -1 fills unused places.
     """
     clouds = _Clouds(x, box, present)
@@ -82,10 +82,10 @@ def connect(
     """The graph with neighbour lists instead of all pairs.
 
     Args:
-        graph: complete; its edge attributes are taken along.
-        radius: neighbours are all nodes within it, or
-        k: so many of the nearest.
-        per_frame: a list for every frame; otherwise that of the last observed frame serves all.
+        graph: a complete graph, whose edge attributes are kept for the remaining edges.
+        radius: neighbours are all nodes within this distance, or
+        k: the k nearest nodes.
+        per_frame: one list per frame; otherwise all frames share that of the last observed one.
     """
     if graph.neighbours is not None:
         raise InputError("graph: has neighbours already; connect a complete graph.")
@@ -101,7 +101,7 @@ def connect(
         lists = radius_neighbours(x, radius, box=graph.box, present=mask)
     else:
         assert k is not None
-        # (No more places than there are others: each costs time and memory.)
+        # (No more places than there are other nodes: each costs time and memory.)
         lists = nearest_neighbours(x, min(k, max(1, N - 1)), box=graph.box, present=mask)
     lists = lists if per_frame else lists[:, None]
     if lists.shape[-1] == 0:
@@ -120,7 +120,7 @@ class _Clouds:
     """Point clouds as arrays, (F, N, n), each with its cell.
 
     Args:
-        x, box, present: as for :func:`radius_neighbours`.
+        x, box, present: as in :func:`radius_neighbours`.
     """
 
     def __init__(self, x: Tensor, box: Tensor | None, present: Tensor | None) -> None:
@@ -158,7 +158,7 @@ class _Clouds:
                 )
             if not (cell.isfinite().all() and (torch.linalg.det(cell).abs() > 0).all()):
                 raise InputError("box: expected a cell with a volume, found one without.")
-            if cell.ndim == 3:  # one a graph: the same for all its frames
+            if cell.ndim == 3:  # one per graph, shared by all its frames
                 cell = cell.repeat_interleave(F // len(cell), dim=0)
             self.cells = np.ascontiguousarray(cell.expand(F, n, n).numpy())
             heights = 1 / np.linalg.norm(np.linalg.inv(self.cells), axis=1)  # (F, n)
@@ -166,14 +166,14 @@ class _Clouds:
 
     @property
     def typical_distance(self) -> float:
-        """The side of a cube that holds one node on average (any, if all are at one point)."""
+        """The side of a cube that holds one node on average (arbitrary if all nodes coincide)."""
         spreads = [
             np.ptp(x[e], axis=0).max() for x, e in zip(self.x, self.exists, strict=True) if e.any()
         ]
         return float(max(spreads, default=1.0) or 1.0) / float(self.N ** (1 / self.n))
 
     def counts(self, radius: float) -> NDArray[np.int64]:
-        """The number of others within `radius` of each node, (F, N)."""
+        """The number of other nodes within `radius` of each node, (F, N)."""
         out = np.zeros((len(self.x), self.N, 0), dtype=np.int64)
         counts: NDArray[np.int64] = _search(self.x, self.exists, self.cells, radius, out)
         return counts
@@ -188,17 +188,17 @@ class _Clouds:
 
 @numba.njit(cache=True)
 def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
-    """Fill `out` (F, N, K) with the nearest within `radius`; returns how many there are, (F, N)."""
+    """Fill `out` (F, N, K) with the nearest nodes within `radius`; return their numbers, (F, N)."""
     F, N, n = x.shape
     K = out.shape[2]
     periodic = len(cells) > 0
     counts = np.zeros((F, N), dtype=np.int64)
     around = 3**n
     for f in range(F):
-        # Coordinates in which a cell of the grid is a unit cube.
+        # Coordinates in which a grid cell is a unit cube.
         size = np.ones(n, dtype=np.int64)
         place = np.empty((N, n))
-        turns = np.zeros((N, n))  # how often the box fits between the origin and a node
+        turns = np.zeros((N, n))  # the image of the box that a node is in
         cell = cells[f] if periodic else np.eye(n)
         inverse = np.linalg.inv(cell)
         if periodic:
@@ -223,7 +223,7 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
                 scale = size[d] / extent if extent > 0 else 0.0
                 for i in range(N):
                     place[i, d] = (x[f, i, d] - low) * scale if exists[f, i] else 0.0
-        # Nodes in the order of their cells: start[c] to start[c + 1] are those of cell c.
+        # Nodes sorted by cell: start[c] to start[c + 1] are those of cell c.
         total = size.prod()
         cell_of = np.empty(N, dtype=np.int64)
         start = np.zeros(total + 1, dtype=np.int64)
@@ -244,7 +244,7 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
                 filled[cell_of[i]] += 1
         distance, apart = np.empty(K), np.empty(n)
         images, crossed = np.zeros(n), np.zeros(n)
-        narrow = periodic and size.min() < 3  # so that the cells do not tell the image
+        narrow = periodic and size.min() < 3  # cells do not determine the image
         here = np.empty(n, dtype=np.int64)
         for i in range(N):
             if cell_of[i] < 0:
@@ -302,7 +302,7 @@ def _search(x: Any, exists: Any, cells: Any, radius: float, out: Any) -> Any:
                     counts[f, i] += 1
                     if K == 0:
                         continue
-                    # Insert by distance, then by number.
+                    # Insert by distance, then by index.
                     p = min(kept, K)
                     while p > 0 and (
                         distance[p - 1] > square

@@ -6,8 +6,9 @@ PyTorch Geometric puts nodes first, so a moving graph is a ``Data`` object with
     edge_attr (E, e), time (L,), horizon (1, T), cell (1, n, n)
 
 where (N, n) and (N, d) stand for a single frame, or for features constant in time. Only ``pos``
-is required. Without ``vel``, velocities are differences; without ``edge_index``, the graph is
-complete. Messages flow from ``edge_index[0]`` to ``edge_index[1]``, PyTorch Geometric's default.
+is required. Without ``vel``, velocities are differences of frames; without ``edge_index``, the
+graph is complete. Messages flow from ``edge_index[0]`` to ``edge_index[1]``, as is PyTorch
+Geometric's default.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def from_pyg(data: Data | Sequence[Data]) -> SpacetimeGraph:
             raise InputError(
                 f"data: expected Data of PyTorch Geometric, found a {type(item).__name__}."
             )
-    # Dense only if all are complete: graphs of a batch have lists, or have none.
+    # Complete only if all are: the graphs of a batch either all have neighbour lists or none has.
     complete = all(_is_complete(item) for item in items)
     return collate([_graph(item, complete) for item in items])
 
@@ -47,7 +48,7 @@ def _graph(data: Data, complete: bool) -> SpacetimeGraph:
     x = _frames_first(pos)
     fields: dict[str, Any] = {}
     if data.x is not None:
-        # Two axes: constant in time. Three: one row a frame.
+        # Two axes: constant in time. Three: one row per frame.
         fields["features"] = data.x[None] if data.x.ndim == 2 else _frames_first(data.x)
     if data.edge_index is None and data.edge_attr is not None:
         raise InputError(
@@ -83,7 +84,7 @@ def _graph(data: Data, complete: bool) -> SpacetimeGraph:
 
 
 def _positions(data: Data) -> Tensor:
-    """``data.pos``; refused if it is missing or of another shape."""
+    """``data.pos``; refused if it is missing or has another shape."""
     pos = getattr(data, "pos", None)
     if pos is None or pos.ndim not in (2, 3):
         shape = None if pos is None else tuple(pos.shape)
@@ -131,7 +132,7 @@ def neighbours_from_edge_index(
         edge_index: (2, E), sources j in row 0 and targets i in row 1.
         nodes: the number of nodes N.
         edge_attr: (E, e) or None.
-    Returns: neighbours (N, K), filled with -1, K the largest number of neighbours; and the
+    Returns: neighbours (N, K), padded with -1, K the largest number of neighbours; and the
         attributes in the same places, (N, K, e), or None.
     """
     _check_edge_index(edge_index, nodes)
@@ -157,10 +158,10 @@ def neighbours_from_edge_index(
 
 
 def to_pyg(graph: SpacetimeGraph) -> list[Data]:
-    """One ``Data`` a graph of the batch, without its padding.
+    """One ``Data`` per graph of the batch, without padding.
 
-    Neighbour lists and edge attributes that change from frame to frame have no place in
-    ``Data`` and are refused.
+    ``Data`` cannot hold neighbour lists and edge attributes that change from frame to frame; they
+    are refused.
     """
     data_type = require("torch_geometric.data", "pyg").Data
     for name in ("neighbours", "edge_attr"):
@@ -171,7 +172,7 @@ def to_pyg(graph: SpacetimeGraph) -> list[Data]:
 
 
 def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:
-    """The attributes of Data for a batch of one graph."""
+    """The attributes of ``Data`` for a batch of one graph."""
     seen = graph.observed
     frames = slice(None) if seen is None else seen[0].any(1)
     nodes = slice(None) if seen is None else seen[0].any(0)
@@ -196,7 +197,7 @@ def _fields(graph: SpacetimeGraph) -> dict[str, Tensor]:
 
     if graph.neighbours is None and graph.edge_attr is None:
         return fields  # complete: no list needed
-    # (Also of nodes that were never there at the same time: some models move them.)
+    # (Also between nodes never observed in the same frame: some models extrapolate them.)
     edges = graph.latest().edge_mask[0, 0]
     target, place = edges.nonzero(as_tuple=True)  # each (E,)
     source = place if graph.neighbours is None else graph.neighbours[0, 0][target, place]

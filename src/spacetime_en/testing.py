@@ -8,12 +8,12 @@ A model here is any callable from :class:`~spacetime_en.graph.SpacetimeGraph` to
 
 Each check compares model(g . graph) with g . model(graph) for random group elements g. Errors are
 relative: position errors to max |x - centroid|, velocity errors to max |v|, both of the forecast.
-The error of a model whose forecast is nothing but rounding is therefore of order one: look at the
-size of the forecast, too.
+The error of a model whose forecast is nothing but rounding error is therefore of order one: check
+the magnitude of the forecast, too.
 
 The model is called in its current mode. In train mode every call starts from the same random
-seed, and the permutation check disables dropout: a dropout mask belongs to a place in memory, not
-to a node, so that dropout commutes with permutations only in distribution.
+seed, and the permutation check disables dropout: a dropout mask belongs to a position in memory,
+not to a node, so dropout commutes with permutations only in distribution.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 class EquivarianceErrors(NamedTuple):
-    """The largest relative error under each group; of order one means no symmetry at all."""
+    """The largest relative error under each group; an error of order one means no symmetry."""
 
     translation: float
     rotation: float
@@ -47,8 +47,8 @@ def equivariance_errors(
 
     Args:
         model: any callable from graph to forecast.
-        graph: the input to measure at.
-        seed: of the random group elements.
+        graph: the input at which to measure.
+        seed: seed of the random group elements.
         max_translation: the largest component of a translation.
     """
     return EquivarianceErrors(
@@ -67,7 +67,7 @@ def translation_error(
     for scale in (max_translation, 1.0):
         b = geometry.random_translation(graph.x.shape[-1], scale, generator).to(graph.x)
         moved = graph.translate(b)
-        # Translated there and back: the rounding of x + b is not the model's error.
+        # Translated there and back, because rounding of x + b is not the model's error.
         back = _call(model, moved.translate(-b))
         errors.append(_error(_call(model, moved), back.translate(b)))
     return _worst(*errors)
@@ -87,7 +87,7 @@ def permutation_error(model: Model, graph: SpacetimeGraph, *, seed: int = 0) -> 
     """The relative error under a relabelling of the nodes."""
     generator = torch.Generator().manual_seed(seed)
     p = geometry.random_permutation(graph.x.shape[2], generator).to(graph.x.device)
-    orders = (p, torch.arange(len(p), device=p.device).roll(1))  # the second moves all
+    orders = (p, torch.arange(len(p), device=p.device).roll(1))  # the second moves every node
     with _without_dropout(model):
         here = _call(model, graph)
         pairs = [(_call(model, graph.permute(order)), here.permute(order)) for order in orders]
@@ -106,9 +106,9 @@ def assert_equivariant(
 
     Args:
         model: any callable from graph to forecast.
-        graph: the input to check at; in float64 the check is sharp.
-        tolerance: on the relative error; 1e-10 in float64 and 1e-4 in float32 by default.
-        seed: of the random group elements.
+        graph: the input at which to check; in float64 the check is sharp.
+        tolerance: on the relative error; by default 1e-10 in float64 and 1e-4 in float32.
+        seed: seed of the random group elements.
         max_translation: the largest component of a translation.
     """
     errors = equivariance_errors(model, graph, seed=seed, max_translation=max_translation)
@@ -124,7 +124,7 @@ def assert_translation_equivariant(
     seed: int = 0,
     max_translation: float = 1e3,
 ) -> None:
-    """Fail unless translating the graph translates the forecast and keeps its velocities."""
+    """Fail unless translating the graph translates the forecast and leaves velocities unchanged."""
     error = translation_error(model, graph, seed=seed, max_translation=max_translation)
     _assert_small("translation", error, graph, tolerance)
 
@@ -149,7 +149,7 @@ def assert_padding_invariant(
     """Fail unless each graph's forecast is the same alone and padded in a larger batch.
 
     The batch also holds graphs with one more node and one more frame, so that masks are in use and
-    a leak from graph to graph shows.
+    any leak between graphs shows.
     """
     with _without_dropout(model):
         batch = _call(model, collate([graph, _one_larger(graph)]))
@@ -186,7 +186,7 @@ def _assert_small(what: str, error: float, graph: SpacetimeGraph, tolerance: flo
 
 
 def _call(model: Model, graph: SpacetimeGraph) -> Forecast:
-    """The forecast, with the random number generator in the same state for every call."""
+    """The forecast, from the same state of the random number generator in every call."""
     with torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(0)
         return model(graph)

@@ -1,4 +1,4 @@
-"""The base class of all models: maps from SpacetimeGraph to Forecast that know their symmetries."""
+"""The base class of all models: maps from SpacetimeGraph to Forecast with declared symmetries."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Examples = Iterable[Example]
 
 
 class Forecaster(Pretrained, nn.Module):
-    """Base class of all models; subclass it to give your own the same signature.
+    """Base class of all models; subclass it to give your own the same interface.
 
     A subclass implements :meth:`forecast` and :attr:`symmetries`. The arguments of its
     constructor are checked against their annotations and recorded in ``config``, so that it can
-    be saved and loaded; ``settings`` holds those of its base classes as well. ``trained_on``
-    describes the data of its training, once there was one.
+    be saved and loaded; ``settings`` also holds those of its base classes. ``trained_on``
+    describes the training data, once the model is trained.
     """
 
-    reads_horizon: ClassVar[bool] = False  # whether one model serves any horizon
-    forecasts_paths: ClassVar[bool] = False  # whether `forecast` answers several target times
-    interpolates_times: ClassVar[bool] = False  # and those between the times of its training, too
+    reads_horizon: ClassVar[bool] = False  # whether one model can forecast any horizon
+    forecasts_paths: ClassVar[bool] = False  # whether `forecast` handles several target times
+    interpolates_times: ClassVar[bool] = False  # and any times between those of its training
     config: Mapping[str, Any] = MappingProxyType({})
     settings: Mapping[str, Any] = MappingProxyType({})
     trained_on: DataFacts | None = None
@@ -62,9 +62,9 @@ class Forecaster(Pretrained, nn.Module):
             bound.apply_defaults()
             bound.arguments.update(arguments(bound.arguments, _hints(init)))
             _, *given = bound.arguments.items()
-            if "config" not in vars(self):  # the outermost class: its arguments fix its bases'
+            if "config" not in vars(self):  # the subclass, whose arguments determine its bases'
                 object.__setattr__(self, "config", dict(given))
-            # A base class reads the arguments that it was called with, not its subclass's.
+            # A base class reads the arguments it was called with, not those of its subclass.
             object.__setattr__(self, "settings", vars(self).get("settings", {}) | dict(given))
             init(*bound.args, **bound.kwargs)
 
@@ -82,28 +82,28 @@ class Forecaster(Pretrained, nn.Module):
 
     @property
     def base_name(self) -> str | None:
-        """The simple forecast that the model corrects, such as ``"ridge"``; None: it corrects none.
+        """The simple forecast that the model corrects, such as ``"ridge"``, or None.
 
-        Such a model keeps it as its ``base`` (:class:`~spacetime_en.nn.models.base.Base`), and
-        its correction is zero before training.
+        It is the model's ``base`` (:class:`~spacetime_en.nn.models.base.Base`); the correction is
+        zero before training.
         """
         name: str | None = getattr(getattr(self, "base", None), "chosen", None)
         return name
 
     @property
     def corrects_base(self) -> bool:
-        """Whether the model corrects a simple forecast; it is then validated before training."""
+        """Whether the model corrects a simple forecast, and so is validated before training."""
         return self.base_name is not None
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
-        """Forecast every node at the target times (at the only one, unless `forecasts_paths`)."""
+        """Forecast every node at the target times (a single one, unless `forecasts_paths`)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `forecast`.")
 
     def energy(self, graph: SpacetimeGraph) -> tuple[Tensor, Tensor] | None:
-        """The energy that the model's own law of motion conserves, in graphs of one frame.
+        """The energy that the model's own law of motion conserves, for single-frame graphs.
 
-        Returns: the kinetic energies of nodes, (B, N), and the halves of potential ones that nodes
-            have in pairs, (B, N, K); None: it has no such law, as most models.
+        Returns: the kinetic energy of each node, (B, N), and half the potential energy of each of
+            its pairs, (B, N, K); None for models without such a law, which most are.
         """
         return None
 
@@ -118,19 +118,19 @@ class Forecaster(Pretrained, nn.Module):
         Called once, before training. Most models measure nothing.
 
         Args:
-            train, val: graphs and their targets, some thousands at most: to measure on, and to
-                choose hyperparameters by.
+            train, val: graphs and their targets, a few thousand at most: to measure on, and to
+                choose hyperparameters with.
         """
 
     def set_progress(self, fraction: float) -> bool:
-        """Set how far training has got, for models that are trained in stages; most are not.
+        """Set the progress of training, for models that are trained in stages; most are not.
 
         Called before every training step, and with 1 after the last.
 
         Args:
-            fraction: of the training budget that is used.
-        Returns: whether forecasts are already made as after training; until then, validation
-            errors are not comparable with later ones.
+            fraction: fraction of the training budget used so far.
+        Returns: whether forecasts are already made as they will be after training; until then,
+            validation errors are not comparable with later ones.
         """
         return True
 
@@ -138,19 +138,19 @@ class Forecaster(Pretrained, nn.Module):
         """The training loss of each graph, (B,): Eq. 13, unless a model overrides it.
 
         Args:
-            alpha: weight of the velocities.
+            alpha: weight of the velocity error.
         """
         return self.distance(self(graph), target, alpha)
 
     def distance(self, forecast: Forecast, target: Forecast, alpha: float) -> Tensor:
-        """Eq. 13 of each graph, in the model's own units of length and time, (B,)."""
+        """Eq. 13 for each graph, in the model's own units of length and time, (B,)."""
         length, time = (self.settings.get(f"{what}_scale", 1.0) for what in ("length", "time"))
         x, v = errors(forecast, target)
         total: Tensor = x / length**2 + alpha * v * (time / length) ** 2
         return total
 
     def units(self, graph: SpacetimeGraph) -> Units:
-        """The units and the origin in which the model works on `graph`."""
+        """The units and the origin that the model uses for `graph`."""
         length, time = self.settings["length_scale"], self.settings["time_scale"]
         return Units.of(graph, length, time, centred=self.symmetries.translation)
 
@@ -159,9 +159,9 @@ class Forecaster(Pretrained, nn.Module):
         return forecast
 
     def forward(self, graph: SpacetimeGraph) -> Forecast:
-        """Check L frames of N nodes, and forecast every node at all target times.
+        """Check the graph, and forecast every node at all target times.
 
-        Models that know one horizon forecast a path step by step, see
+        Single-horizon models forecast a path step by step, see
         :func:`~spacetime_en.nn.rollout.rollout`.
         """
         self.check(graph)
@@ -170,12 +170,12 @@ class Forecaster(Pretrained, nn.Module):
         return self._step_by_step(graph)
 
     def _step_by_step(self, graph: SpacetimeGraph) -> Forecast:
-        """The forecasts of a model that knows one horizon, if that is the time between frames."""
+        """The rollout of a single-horizon model, if its horizon is the time between frames."""
         facts = self.trained_on
         if facts is not None and facts.frame_time is not None:
             known = facts.horizon_times
             one_step = len(known) == 1 and math.isclose(known[0], facts.frame_time, rel_tol=1e-6)
-            # (Trained for several times, a model learned each apart, or all of them step by step.)
+            # (Several times were learned separately if `forecasts_paths`, else step by step.)
             if not (one_step or (len(known) > 1 and not self.forecasts_paths)):
                 between = self.interpolates_times and len(known) > 1
                 raise InputError(
@@ -188,7 +188,7 @@ class Forecaster(Pretrained, nn.Module):
         return rollout(self.forecast, graph)
 
     def _shaped(self, forecast: Forecast, graph: SpacetimeGraph) -> Forecast:
-        """The forecast, if it has the time axis; models of one's own may forget it."""
+        """The forecast, if it has a time axis, which user-defined models may forget."""
         (B, _, N, n), T = graph.x.shape, graph.horizon.shape[1]
         for name in ("x", "v"):
             found = getattr(forecast, name).shape
@@ -204,7 +204,7 @@ class Forecaster(Pretrained, nn.Module):
 
         Args:
             graph: L frames of N nodes.
-            times: after the last frame, increasing, (T,) for all graphs or (B, T).
+            times: measured from the last frame, increasing, (T,) for all graphs or (B, T).
         """
         self.check(graph)
         graph = with_times(graph, times)
@@ -212,7 +212,7 @@ class Forecaster(Pretrained, nn.Module):
         return self(graph) if known else self._step_by_step(graph)
 
     def _was_trained_for(self, graph: SpacetimeGraph) -> bool:
-        """Whether the graph asks for the target times of the training, as far as is known."""
+        """Whether the graph's target times are those of training, as far as is known."""
         if self.trained_on is None:
             return True
         trained = graph.horizon.new_tensor(self.trained_on.horizon_times)
@@ -220,7 +220,7 @@ class Forecaster(Pretrained, nn.Module):
         return same and bool(graph.horizon.isclose(trained, rtol=1e-3, atol=0.0).all())
 
     def check(self, graph: SpacetimeGraph) -> None:
-        """Refuse anything but a graph of the model's precision and device."""
+        """Refuse anything but a graph with the model's dtype and device."""
         if not isinstance(graph, SpacetimeGraph):
             raise InputError(
                 f"graph: expected a SpacetimeGraph, found {type(graph).__name__}; build one with "
@@ -247,13 +247,13 @@ def _hints(init: Any) -> dict[str, Any]:
 
 
 class ClosedForm(Forecaster):
-    """A model whose weights are solved for in closed form instead of trained."""
+    """A model whose weights are solved for in closed form instead of being trained."""
 
     def solve(self, train: Examples, val: Examples) -> float:
         """Set the weights.
 
         Args:
-            train, val: batches of graphs and their targets: to fit, and to choose penalties by.
+            train, val: batches of graphs and their targets: to fit, and to choose penalties with.
         Returns: the mean squared position error on `val`.
         """
         raise NotImplementedError(f"{type(self).__name__}: implement `solve`.")

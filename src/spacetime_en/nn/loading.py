@@ -1,4 +1,4 @@
-"""Building models from a config and weights: no larger than the file, whatever its config says."""
+"""Building models from a config and weights: the file bounds their size, whatever the config."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from spacetime_en.nn.forecaster import Forecaster
 
 M = TypeVar("M", bound="Forecaster")
-EXTRA_NUMBERS = 10_000_000  # that a model may hold beside its weights, such as tables of waves
-MAX_LAYERS = 2_000  # layers and tensors of any model,
-LAYERS_PER_TENSOR = 20  # and so many more for every tensor of its file
+EXTRA_NUMBERS = 10_000_000  # elements that are not in the file, such as tables of waves
+MAX_LAYERS = 2_000  # layers and tensors allowed for any model,
+LAYERS_PER_TENSOR = 20  # and as many more for every tensor in its file
 
 
 def build(make: Callable[[], M], where: str, held: Mapping[str, TensorSpec] | None = None) -> M:
-    """Call a constructor, and stop it if the model becomes too large.
+    """Call a constructor, but stop it if the model becomes too large.
 
-    It runs on torch's "meta" device first, which takes no memory, because a constructor may fill
+    It is first run on torch's "meta" device, which takes no memory, because a constructor may fill
     a tensor before its size can be checked.
 
     Args:
         make: calls the constructor.
-        where: begins the sentence if it is stopped.
+        where: begins the error message.
         held: the tensors of the file that holds the weights, which bound the size of the model;
             None: the bound is this machine's memory.
     """
@@ -62,7 +62,7 @@ def build(make: Callable[[], M], where: str, held: Mapping[str, TensorSpec] | No
     except (RuntimeError, MemoryError, OverflowError) as error:  # (torch's own: too large)
         raise InputError(f"{where}: its model cannot be built ({first_line(error)}).") from None
     except Exception as error:
-        if held is None:  # a mistake in a user's own class: show all of it
+        if held is None:  # an error in a user's own class: show the full traceback
             raise
         raise InputError(
             f"{where}: its config does not fit its class ({first_line(error)})."
@@ -70,13 +70,13 @@ def build(make: Callable[[], M], where: str, held: Mapping[str, TensorSpec] | No
 
 
 def load_model(make: Callable[[], M], path: Path, part: str = "") -> M:
-    """Build a model and give it the weights that a file holds for it.
+    """Build a model and load its weights from a file.
 
     Args:
         make: calls the constructor.
         path: a safetensors file.
         part: the prefix of the names of its weights there.
-    Returns: the model in eval mode, each weight in the precision that it was saved in.
+    Returns: the model in eval mode, with each weight in the dtype in which it was saved.
     """
     tensors = read_tensor_header(path).tensors
     held = {name.removeprefix(part): t for name, t in tensors.items() if name.startswith(part)}
@@ -89,7 +89,7 @@ def load_model(make: Callable[[], M], path: Path, part: str = "") -> M:
 
 
 def check_fits(wanted: Mapping[str, Tensor], held: Mapping[str, TensorSpec], path: Path) -> None:
-    """Refuse a file that holds other tensors than a model has, or tensors of another kind."""
+    """Refuse a file whose tensors differ from the model's in name, shape or kind."""
     for name, tensor in wanted.items():
         if name not in held or held[name].shape != tensor.shape:
             shape = f"shape {held[name].shape}" if name in held else "nothing"
@@ -120,7 +120,7 @@ def check_finite(tensors: Mapping[str, Tensor], path: Path | str) -> None:
 
 @contextmanager
 def _at_most(layers: int, numbers: int) -> Iterator[None]:
-    """Within the block, stop models of this thread that have more layers or more numbers."""
+    """Within the block, stop models built on this thread that have more layers or elements."""
     thread, left = threading.get_ident(), [layers, numbers]
 
     def count(module: Any, name: str, value: Any) -> None:
@@ -145,7 +145,7 @@ def _at_most(layers: int, numbers: int) -> Iterator[None]:
 
 
 def _memory() -> int:
-    """Bytes of memory that this machine has."""
+    """This machine's memory in bytes."""
     with suppress(AttributeError, ValueError, OSError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return 1 << 38

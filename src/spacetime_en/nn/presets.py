@@ -79,11 +79,11 @@ def build_model(
     """Build a model by the name of its preset.
 
     Args:
-        preset: a key of ``PRESETS``, or the import path of a class of your own.
+        preset: a key of ``PRESETS``, or the import path of your own class.
         nodes: N, needed only by models tied to it, ignored by the others.
-        like: a graph to take d, e, n, L and N from, and the tree of its bones and whether it has
-            an ``up``, as far as the model depends on them.
-        settings: arguments of the model's class, in place of the preset's.
+        like: a graph from which to take d, e, n, L, N and T, the tree of its bones, and whether it
+            has an ``up``, as far as the model depends on them.
+        settings: arguments of the model's class, which override the preset's.
     """
     model, defaults = find_preset(preset)
     parameters = arguments_of(model)
@@ -131,7 +131,7 @@ def find_preset(name: str, *, trust: bool = True) -> Preset:
 
     Args:
         name: of the preset, or the import path.
-        trust: whether a module may be imported, which runs its code.
+        trust: whether a module may be imported, which executes its code.
     """
     if name in PRESETS:
         return PRESETS[name]

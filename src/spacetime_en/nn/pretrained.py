@@ -1,8 +1,8 @@
-"""Saving and loading models: safetensors weights beside a readable config, and no pickle.
+"""Saving and loading models: safetensors weights with a readable config, and no pickle.
 
 A model is a folder with ``config.json`` and ``model.safetensors``, the layout of huggingface_hub,
-or the file ``model.safetensors`` alone, whose header holds the config, too, and a record of the
-data that the model was trained on.
+or the file ``model.safetensors`` alone, whose header also holds the config and a record of the
+training data.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Pretrained:
     def save_pretrained(self, save_directory: str | os.PathLike[str]) -> Path:
         """Write the model to a folder, or to one file if the name ends in ``.safetensors``.
 
-        Files are written under a temporary name and renamed, so that an interruption never
-        leaves half a model.
+        Files are written under a temporary name and then renamed, so that an interruption never
+        leaves a partial model.
 
         Returns: the path written.
         """
@@ -76,16 +76,16 @@ class Pretrained:
     ) -> Self:
         """Load a model from a folder, a ``.safetensors`` file, this package or the Hub.
 
-        Models of this package are called ``pretrained:egnn-nbody``, ``pretrained:charged`` and so
-        on; those on the Hub, ``owner/name``.
+        Models shipped with this package are named ``pretrained:egnn-nbody``, ``pretrained:charged``
+        and so on; those on the Hub, ``owner/name``.
 
-        Called on ``Forecaster``, it loads a model of any class; called on a subclass, only of that.
+        On ``Forecaster`` it loads a model of any class; on a subclass, only models of that class.
 
         Args:
             pretrained_model_name_or_path: what to load.
-            revision: branch, tag or commit, on the Hub.
+            revision: branch, tag or commit on the Hub.
             token: for private models on the Hub.
-            cache_dir: where downloads are kept.
+            cache_dir: where to store downloads.
             settings: constructor arguments that replace saved ones, such as ``dropout``.
         Returns: the model in eval mode.
         """
@@ -112,7 +112,7 @@ class Pretrained:
     ) -> str:
         """Upload the model to the Hugging Face Hub (the extra ``hub``).
 
-        Returns: the address of the commit.
+        Returns: the URL of the commit.
         """
         hub = require("huggingface_hub", "hub")
         hub.create_repo(repo_id, private=private, token=token, exist_ok=True)
@@ -122,7 +122,7 @@ class Pretrained:
 
 
 def shipped(source: str | os.PathLike[str]) -> Path:
-    """The folder of the model ``pretrained:NAME``; any other path as it is."""
+    """The folder of the model ``pretrained:NAME``; any other path unchanged."""
     name = str(source)
     if not name.startswith(SHIPPED):
         return Path(source)
@@ -140,7 +140,7 @@ def _subclasses(cls: type[Any]) -> list[type[Any]]:
 def _find(
     source: str | os.PathLike[str], hub_options: dict[str, Any]
 ) -> tuple[dict[str, Any], Path]:
-    """The config and the path of the weights."""
+    """The config, and the path of the weights."""
     path = shipped(source)
     path = path / "model" if path.parent == SHELF else path
     if isinstance(source, str) and not path.exists() and HUB_NAME.fullmatch(source):
@@ -149,7 +149,7 @@ def _find(
             path = Path(
                 hub.snapshot_download(source, allow_patterns=[CONFIG, WEIGHTS], **hub_options)
             )
-        except Exception as error:  # of any kind: the network's or the Hub's
+        except Exception as error:  # any error of the network or the Hub
             raise InputError(
                 f"{source}: there is no such folder or file here, and the Hub did not give a model "
                 f"of that name ({type(error).__name__})."
@@ -184,6 +184,6 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _trained_on(path: Path) -> DataFacts | None:
-    """The data that a model was trained on, if the file says so."""
+    """The data that a model was trained on, if the file records it."""
     text, where = read_tensor_header(path).metadata.get("trained_on"), f"{path}: trained_on"
     return None if text is None else typed(parse_json(text, where), DataFacts, where)

@@ -1,4 +1,4 @@
-"""What models require of graphs: each check refuses an unfit graph in one sentence."""
+"""Requirements of models on graphs: each check refuses an unsuitable graph with a clear message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ANY_NODES = "a model of any number of nodes, such as egnn, or set-2 without `na
 
 
 def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> None:
-    """Refuse a graph whose d or e is not what the model was built for."""
+    """Refuse a graph whose d or e differs from the model's."""
     if graph.feature_width != features:
         raise InputError(
             f"features: the model was built for {features} per node, the graph has "
@@ -25,7 +25,7 @@ def check_widths(graph: SpacetimeGraph, features: int, edge_features: int) -> No
 
 
 def check_node_features(graph: SpacetimeGraph, expected: int) -> None:
-    """Refuse a graph with other features than the model reads; speeds are not given ones."""
+    """Refuse a graph whose features differ in number from the model's; speeds do not count."""
     width = 0 if graph.features is None else graph.feature_width
     if width != expected:
         raise InputError(
@@ -35,7 +35,7 @@ def check_node_features(graph: SpacetimeGraph, expected: int) -> None:
 
 
 def check_dims(graph: SpacetimeGraph, dims: int) -> None:
-    """Refuse a graph in another number of space dimensions than the model's."""
+    """Refuse a graph whose number of space dimensions differs from the model's."""
     n = graph.x.shape[-1]
     if n != dims:
         raise InputError(
@@ -45,7 +45,7 @@ def check_dims(graph: SpacetimeGraph, dims: int) -> None:
 
 
 def check_nodes(graph: SpacetimeGraph, nodes: int) -> None:
-    """Refuse a graph with another number of nodes than the model's, padded ones included."""
+    """Refuse a graph whose number of nodes differs from the model's, or with padded nodes."""
     N = graph.x.shape[2]
     if nodes != N:
         raise InputError(
@@ -61,7 +61,13 @@ def check_length(
     model: str = "this model is tied to",
     instead: str | None = None,
 ) -> None:
-    """Refuse a graph with another number of frames than the model's; say what, and what to do."""
+    """Refuse a graph whose number of frames differs from the model's.
+
+    Args:
+        frames: number L of frames of the model.
+        model: begins the message.
+        instead: what to do about it.
+    """
     L = graph.x.shape[1]
     if frames != L:
         instead = instead or f"build it with frames={L}"
@@ -69,7 +75,7 @@ def check_length(
 
 
 def check_last_frame(graph: SpacetimeGraph) -> None:
-    """Refuse a graph of which nobody was observed in the last frame."""
+    """Refuse a graph without an observed node in the last frame."""
     if graph.observed is not None and not torch.compiler.is_compiling():
         seen = graph.observed[:, -1].any(1)
         if not seen.all():
@@ -80,9 +86,9 @@ def check_last_frame(graph: SpacetimeGraph) -> None:
 
 
 def check_frames(graph: SpacetimeGraph, frames: int) -> None:
-    """Refuse a graph with another number of frames than the model's, or with gaps."""
+    """Refuse a graph whose number of frames differs from the model's, or with gaps."""
     check_length(graph, frames)
-    # (While tracing, the mask has no values to look at.)
+    # (While tracing, the mask has no values.)
     if graph.observed is not None and not torch.compiler.is_compiling():
         gaps = (graph.observed != graph.observed.any(1, keepdim=True)).any(1)  # (B, N)
         if gaps.any():
@@ -106,7 +112,7 @@ def check_no_padding(graph: SpacetimeGraph, why: str) -> None:
 
 
 def check_whole_frames(graph: SpacetimeGraph, why: str) -> None:
-    """Refuse graphs in whose frames some nodes were observed and others not."""
+    """Refuse graphs with frames in which only some of the nodes were observed."""
     if graph.observed is None or torch.compiler.is_compiling():
         return
     if (graph.observed != graph.observed.any(2, keepdim=True)).any():
@@ -117,7 +123,7 @@ def check_whole_frames(graph: SpacetimeGraph, why: str) -> None:
 
 
 def check_target_times(graph: SpacetimeGraph, targets: int) -> None:
-    """Refuse a graph that asks for another number of target times than the model was fitted for."""
+    """Refuse a graph whose number of target times differs from the model's."""
     T = graph.horizon.shape[1]
     if targets != T:
         raise InputError(
@@ -134,7 +140,7 @@ def check_horizon(graph: SpacetimeGraph) -> None:
 
 
 def check_no_box(graph: SpacetimeGraph, what: str) -> None:
-    """Refuse a periodic box, for models whose forecast depends on the image a node is stored in."""
+    """Refuse a periodic box, for models whose forecast depends on the periodic image of a node."""
     if graph.box is not None:
         raise InputError(f"box: {what}, and a periodic box has no centre; leave the box out.")
 

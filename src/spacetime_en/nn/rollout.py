@@ -1,4 +1,4 @@
-"""Paths from models that know one horizon: forecast, add the forecast to the window, repeat."""
+"""Paths from single-horizon models: forecast, append the forecast to the window, repeat."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def rollout(
 
     Args:
         model: forecasts the next frame.
-        graph: the window; its frames are evenly spaced at the end.
-        times: the target times, (T,) or (B, T), whole multiples of the step between the last two
-            frames (of graphs of one frame: of the first time); None: the graph's horizon.
+        graph: the window, whose last frames are evenly spaced.
+        times: the target times, (T,) or (B, T), whole multiples of the shortest time between frames
+            (for single-frame graphs, of the first target time); None: the graph's horizon.
     """
     graph = graph if times is None else with_times(graph, times)
     step, counts = _steps(graph)
@@ -56,7 +56,7 @@ def rollout(
 
 
 def first_step(graph: SpacetimeGraph, target: Forecast) -> tuple[SpacetimeGraph, Forecast]:
-    """Windows and the first of their targets alone, which must be one step after the last frame."""
+    """Windows with only the first of their targets, which must be one step after the last frame."""
     if graph.horizon.shape[1] > 1 and _steps(graph)[1][0] != 1:
         raise InputError(
             "horizon: this model forecasts several times step by step, and learns the step from "
@@ -68,11 +68,11 @@ def first_step(graph: SpacetimeGraph, target: Forecast) -> tuple[SpacetimeGraph,
 
 
 def _steps(graph: SpacetimeGraph) -> tuple[Tensor, list[int]]:
-    """The time step of each graph, (B,), and how many of them lead to each target time."""
+    """The time step of each graph, (B,), and the number of steps to each target time."""
     horizon, step = graph.horizon, graph.horizon[:, 0]
     if graph.x.shape[1] > 1:
         gaps = graph.times.diff(dim=1)  # (B, L - 1)
-        if graph.observed is not None:  # (padding has no times)
+        if graph.observed is not None:  # (times of padded frames are meaningless)
             number = torch.arange(gaps.shape[1], device=gaps.device)
             first, last = _first_frame(graph.observed), graph.last_frame
             padding = (number < first[:, None]) | (number >= last[:, None])
@@ -97,9 +97,9 @@ def _steps(graph: SpacetimeGraph) -> tuple[Tensor, list[int]]:
 
 
 def _padding_first(window: SpacetimeGraph) -> tuple[SpacetimeGraph, Tensor | None]:
-    """The window with frames of padding in front, and the number of its oldest frame, (B,).
+    """The window with padded frames moved to the front, and the index of its oldest frame, (B,).
 
-    Padding stays when frames are dropped, or a padded window would grow. (None: there is none.)
+    Steps drop the oldest frame, not padding, or a padded window would grow. (None: no padding.)
     """
     if window.observed is None:
         return window, None
@@ -110,14 +110,14 @@ def _padding_first(window: SpacetimeGraph) -> tuple[SpacetimeGraph, Tensor | Non
 
 
 def _first_frame(observed: Tensor) -> Tensor:
-    """The number of the first frame in which any node was observed, (B, L, N) -> (B,)."""
+    """The index of the first frame in which any node was observed, (B, L, N) -> (B,)."""
     return observed.any(2).int().argmax(1)
 
 
 def _advanced(
     window: SpacetimeGraph, forecast: Forecast, step: Tensor, oldest: Tensor | None
 ) -> SpacetimeGraph:
-    """The window one frame later, with the forecast as its last frame, without the oldest."""
+    """The window one frame later: the forecast is its last frame, and the oldest is dropped."""
     last = window.latest()  # (B, 1, N, ...)
     changes = {"x": forecast.x, "v": forecast.v, "times": last.times + step[:, None]}
     if window.features is not None:

@@ -1,4 +1,4 @@
-"""The state that blocks transform, and the conversion from graphs and to forecasts."""
+"""The state that blocks transform, and its conversion from graphs and to forecasts."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ from spacetime_en.metrics import both
 
 
 class State(NamedTuple):
-    """The four quantities that a block maps to themselves.
+    """The four quantities that a block updates.
 
     Args:
         h: features theta, (B, L, N, d).
         x: positions xi, (B, L, N, n).
         v: velocities omega, (B, L, N, n).
-        a: edge attributes, (B, L, N, K, e), e channels between blocks and e + 1, with the
-            squared distance, inside one.
+        a: edge attributes, (B, L, N, K, e), with e channels between blocks and e + 1, with the
+            squared distance, inside a block.
     """
 
     h: Tensor
@@ -30,14 +30,14 @@ class State(NamedTuple):
 class Units(NamedTuple):
     """The units and the origin in which a model works.
 
-    Data in any unit reach the network at order one through `length` and `time`. A translation
-    equivariant model may also choose its origin; near the nodes, float32 keeps its digits when
-    the cloud is far away. The first observed frame is chosen, and not the whole window, so that
+    Dividing by `length` and `time` brings data in any unit to order one. A translation equivariant
+    model may also choose its origin: one near the nodes keeps float32 accurate when the cloud is
+    far from 0. It is the centroid of the first observed frame, not of the whole window, so that
     causal models stay exactly causal.
 
     Args:
-        length, time: the length and the time that count as 1.
-        origin: (B, 1, 1, n), or None to leave positions where they are.
+        length, time: the units of length and time.
+        origin: (B, 1, 1, n), or None to leave positions unchanged.
     """
 
     length: float
@@ -59,7 +59,7 @@ class Units(NamedTuple):
         return cls(length, time, x.sum((1, 2), keepdim=True) / count)
 
     def normalize(self, graph: SpacetimeGraph) -> State:
-        """The state of `graph` in these units; 0 wherever nothing was observed."""
+        """The state of `graph` in these units, 0 wherever nothing was observed."""
         x, v, features = graph.unwrapped_x(), graph.v, graph.features
         if self.origin is not None:
             x = x - self.origin
@@ -69,7 +69,7 @@ class Units(NamedTuple):
             x, v = x.masked_fill(missing, 0.0), v.masked_fill(missing, 0.0)
             features = None if features is None else features.masked_fill(missing, 0.0)
         x, v = x / self.length, v * (self.time / self.length)
-        # Speeds are features with a unit: they are taken after the change of units.
+        # Speeds have a unit, so they are computed after the change of units.
         h = speeds(v) if features is None else features
         return State(h, x, v, self._edges(graph))
 
@@ -87,11 +87,11 @@ class Units(NamedTuple):
         return None if graph.box is None else graph.box / self.length
 
     def denormalize(self, graph: SpacetimeGraph, x: Tensor, v: Tensor) -> Forecast:
-        """A forecast in the user's units; 0 for padded nodes.
+        """A forecast in the units of the data, 0 for padded nodes.
 
         Args:
-            graph: whose nodes and target times they are.
-            x, v: in these units, (B, T, N, n), or (B, N, n) of models that know one horizon.
+            graph: the graph that was forecast.
+            x, v: in these units, (B, T, N, n), or (B, N, n) from single-horizon models.
         """
         if x.ndim == 3:
             x, v = x.unsqueeze(1), v.unsqueeze(1)
@@ -112,7 +112,7 @@ class Units(NamedTuple):
 
 
 def counted(graph: SpacetimeGraph, target: Forecast) -> Tensor | None:
-    """Where a node is there and its target counts, (B, T, N); None: everywhere."""
+    """Where a node is present and its target counts, (B, T, N); None: everywhere."""
     present = graph.present
     if present is not None:
         present = present.unsqueeze(1).expand(target.x.shape[:3])
@@ -120,7 +120,7 @@ def counted(graph: SpacetimeGraph, target: Forecast) -> Tensor | None:
 
 
 def require_up(graph: SpacetimeGraph) -> Tensor:
-    """The direction ``up`` of a graph that must have one, (B, n)."""
+    """The direction ``up`` of a graph, (B, n); refuses a graph without one."""
     if graph.up is None:
         raise InputError(
             "up: this model was built for data with an up direction, the graph has none; give "
@@ -130,7 +130,7 @@ def require_up(graph: SpacetimeGraph) -> Tensor:
 
 
 def with_up(state: State, graph: SpacetimeGraph) -> tuple[State, Tensor]:
-    """Add the height of every node along ``up``, and its rate of climb, to the features.
+    """Append the height of every node along ``up``, and its rate of climb, to the features.
 
     Returns: the state with d + 2 features, and the direction as (B, 1, 1, n).
     """
@@ -158,10 +158,10 @@ def last_state(graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
 
 
 def without_gaps(graph: SpacetimeGraph, state: State) -> State:
-    """The state with positions also where a node was not observed, in the graph's units of time.
+    """The state with gaps in positions filled in, in the graph's units of time.
 
-    They lie on straight lines between observations, and before the first and after the last on
-    the line along the velocity there. Velocities in gaps stay 0.
+    Positions are interpolated linearly between observations, and extrapolated before the first and
+    after the last at the velocity observed there. Velocities in gaps stay 0.
     """
     observed = graph.observed
     if observed is None:
@@ -185,5 +185,5 @@ def without_gaps(graph: SpacetimeGraph, state: State) -> State:
 
 
 def at_frame(t: Tensor, frame: Tensor) -> Tensor:
-    """Each node in a frame of its own, (B, L, N, c) and (B, N) -> (B, N, c)."""
+    """The values of each node in its own frame, (B, L, N, c) and (B, N) -> (B, N, c)."""
     return t.gather(1, frame[:, None, :, None].expand(-1, 1, -1, t.shape[3])).squeeze(1)

@@ -1,13 +1,13 @@
 """Attention over edge attributes, the paper's adjacency attention (Eqs. 11-12), in four forms.
 
-- ``"flattened"``: over time, on the vector of all edge attributes at once. The form that the
-  published parameter count belongs to. Tied to one N, not permutation equivariant.
-- ``"nodes"``: App. C as printed, over nodes at each frame, with N x N matrices. Tied to one N,
+- ``"flattened"``: over time, on the vector of all edge attributes at once; the form that matches
+  the published parameter count. Tied to one N, not permutation equivariant.
+- ``"nodes"``: App. C as printed, over nodes in each frame, with N x N matrices. Tied to one N,
   not permutation equivariant.
 - ``"edges"``: over time, per edge, with weights shared by all edges. For any N, permutation
-  equivariant, also with neighbour lists that stay the same over the frames.
-- ``"matrices"``: Eqs. 11-12 as printed, over time, with N x N matrices K, Q, V on A(t) and
-  weights pi(t, s) that are matrices, too. Tied to one N, not permutation equivariant.
+  equivariant, also with neighbour lists if all frames share them.
+- ``"matrices"``: Eqs. 11-12 as printed, over time, with N x N matrices K, Q, V acting on A(t) and
+  attention weights pi(t, s) that are matrices, too. Tied to one N, not permutation equivariant.
 """
 
 from typing import Literal
@@ -25,7 +25,7 @@ TIED_TO_NODES = ("flattened", "nodes", "matrices")
 def off_diagonal(a: Tensor) -> Tensor:
     """The entries i != j, row by row: (B, L, N, N, c) -> (B, L, N(N-1), c)."""
     B, L, N, _, c = a.shape
-    # Without its first entry, the flat matrix has the diagonal at the end of rows of N + 1.
+    # Without its first entry, the flattened matrix is N - 1 rows of N + 1 that end on the diagonal.
     rows = a.reshape(B, L, N * N, c)[:, :, 1:].reshape(B, L, N - 1, N + 1, c)
     return rows[:, :, :, :-1].reshape(B, L, N * (N - 1), c)
 
@@ -45,7 +45,7 @@ def as_matrices(a: Tensor) -> Tensor:
 
 
 def frames_as_series(window: Window) -> Tensor | None:
-    """Which frames anybody was observed in, as one series, (B, L, 1); None if all."""
+    """The frames in which any node was observed, as one series, (B, L, 1); None if all."""
     return None if window.frames is None else window.frames.unsqueeze(2)
 
 
@@ -54,8 +54,8 @@ class FlattenedEdgeAttention(nn.Module):
 
     Args:
         nodes: number N of nodes.
-        channels: number c of edge attributes; K, Q and V are cN(N-1) wide.
-        scaled: logits over the square root of that width.
+        channels: number c of edge attributes; K, Q and V have width cN(N-1).
+        scaled: divide the logits by the square root of that width.
     """
 
     def __init__(self, nodes: int, channels: int, scaled: bool) -> None:
@@ -74,11 +74,11 @@ class FlattenedEdgeAttention(nn.Module):
 class NodeEdgeAttention(nn.Module):
     """Form (2): App. C, pi = softmax((A Q)(A K)^T / sqrt(N)) over nodes, A <- pi A V.
 
-    Each channel is a matrix A(t) of its own; the N x N matrices K, Q, V are shared by them.
+    Each channel is a separate matrix A(t); the N x N matrices K, Q, V are shared by them.
 
     Args:
         nodes: number N of nodes.
-        scaled: logits over sqrt(N).
+        scaled: divide the logits by sqrt(N).
     """
 
     def __init__(self, nodes: int, scaled: bool) -> None:
@@ -86,17 +86,17 @@ class NodeEdgeAttention(nn.Module):
         self.attention = QKVAttention(nodes, scaled)
 
     def forward(self, a: Tensor, window: Window, mask: Tensor, with_weights: bool) -> Attended:
-        """(B, L, N, N, c) -> the same, and pi (B, L, c, N, N) or None. Time plays no part."""
+        """(B, L, N, N, c) -> the same, and pi (B, L, c, N, N) or None. Frames do not interact."""
         matrices, pi = self.attention(as_matrices(a), None, with_weights)
         return matrices.movedim(2, -1), pi
 
 
 class SharedEdgeAttention(nn.Module):
-    """Form (3): each edge is a series of its own, the weights are shared by all edges.
+    """Form (3): each edge is a separate series, with weights shared by all edges.
 
     Args:
         channels: number c of edge attributes; K, Q and V are c x c.
-        scaled: logits over sqrt(c).
+        scaled: divide the logits by sqrt(c).
     """
 
     def __init__(self, channels: int, scaled: bool) -> None:
@@ -107,7 +107,7 @@ class SharedEdgeAttention(nn.Module):
         """(B, L, N, K, c) -> the same, and the weights (B, NK, L, L) or None.
 
         Args:
-            mask: the edges whose two nodes are there, (B, 1 or L, N, K).
+            mask: True on edges whose two nodes were observed, (B, 1 or L, N, K).
         """
         series = a.flatten(2, 3).transpose(1, 2)  # (B, NK, L, c)
         there = None if window.observed is None else mask.expand(a.shape[:4]).flatten(2, 3)
@@ -116,17 +116,17 @@ class SharedEdgeAttention(nn.Module):
 
 
 class MatrixEdgeAttention(nn.Module):
-    """Form (4): Eqs. 11-12, with exp and division entry by entry, and a product of matrices.
+    """Form (4): Eqs. 11-12, with elementwise exp and division, and matrix products.
 
         Q(t) = Q A(t),  K(t) = K A(t),  V(t) = V A(t)
         A(t) <- sum_s pi(t, s) V(s),  pi(t, s) = exp(Q(t)^T K(s)) / sum_s' exp(Q(t)^T K(s'))
 
-    Each channel is a matrix A(t) of its own; the N x N matrices K, Q, V are shared by them. The
-    weights of all pairs of frames take memory for c N^2 L^2 numbers.
+    Each channel is a separate matrix A(t); the N x N matrices K, Q, V are shared by them. The
+    attention weights have c N^2 L^2 elements, for all pairs of frames.
 
     Args:
         nodes: number N of nodes.
-        scaled: logits over sqrt(N), as in App. C; off, as in the main text.
+        scaled: divide the logits by sqrt(N), as in App. C; if False, as in the main text.
     """
 
     def __init__(self, nodes: int, scaled: bool) -> None:
@@ -138,7 +138,7 @@ class MatrixEdgeAttention(nn.Module):
 
     def forward(self, a: Tensor, window: Window, mask: Tensor, with_weights: bool) -> Attended:
         """(B, L, N, N, c) -> the same, and pi_ij(t, s), (B, c, N, N, L, L), or None."""
-        columns = as_matrices(a).mT  # of A(t); a Linear takes each to a column of, say, Q A(t)
+        columns = as_matrices(a).mT  # of A(t); a Linear maps each to a column of, say, Q A(t)
         q, k, v = (linear(columns).mT for linear in (self.q, self.k, self.v))  # (B, L, c, N, N)
         logits = self.scale * torch.einsum("btcki,bsckj->bcijts", q, k)  # of Q(t)^T K(s)
         visible = window.visible_in(frames_as_series(window))

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Attended = tuple[Tensor, Tensor | None]  # the new values, and the attention weights if asked for
+Attended = tuple[Tensor, Tensor | None]  # the new values, and the attention weights if requested
 
 
 class Window(NamedTuple):
-    """The frames of a batch: who was observed in them, and which may attend to which.
+    """The frames of a batch: which nodes were observed in them, and which may attend to which.
 
     Args:
-        observed: (B, L, N), or None if all nodes were in all frames.
-        past: (L, L), True where s <= t, if frame t attends to these alone; None: to all.
-        visible: where frame t of a node may attend to its frame s, (1 or B, 1 or N, 1 or L, L);
-            None if every frame may attend to every other.
+        observed: (B, L, N), or None if all nodes were observed in all frames.
+        past: (L, L), True where s <= t, if attention is causal; None otherwise.
+        visible: True where frame t of a node may attend to its frame s, (1 or B, 1 or N, 1 or L,
+            L); None if every frame may attend to every other.
     """
 
     observed: Tensor | None = None
@@ -25,7 +25,7 @@ class Window(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor, observed: Tensor | None, causal: bool) -> "Window":
-        """The window of the frames x, (B, L, ...); if `causal`, t attends to s <= t alone."""
+        """The window of the frames x, (B, L, ...); if `causal`, t attends only to s <= t."""
         L, past = x.shape[1], None
         if causal:
             past = torch.ones(L, L, dtype=torch.bool, device=x.device).tril()
@@ -38,11 +38,11 @@ class Window(NamedTuple):
         return None if self.observed is None else self.observed.any(2)
 
     def visible_in(self, observed: Tensor | None) -> Tensor | None:
-        """Which frames of series that were `observed` (B, L, H) see which, as in `visible`."""
+        """The mask `visible` for H series, from the frames in which each was observed (B, L, H)."""
         if observed is None:
             return None if self.past is None else self.past[None, None]
         seen = observed.transpose(1, 2)  # (B, H, L)
-        # No row may be empty, or its softmax would be NaN: what was never observed sees all, ...
+        # No row may be empty, or its softmax would be NaN: unobserved series see all frames, ...
         visible = (seen | ~seen.any(2, keepdim=True)).unsqueeze(2)  # (B, H, 1, L)
         if self.past is None:
             return visible
@@ -55,11 +55,11 @@ def attend(
 ) -> Attended:
     """softmax(scale q k^T) v over the frames s.
 
-    The fused kernel needs memory linear in L, but does not show its weights; they are computed
-    only when asked for.
+    The fused kernel needs memory linear in L, but does not return its weights; they are computed
+    only if requested.
 
     Args:
-        q, k, v: (B, H, L, c), H independent series (nodes or edges).
+        q, k, v: (B, H, L, c), for H independent series (nodes or edges).
         visible: as in :class:`Window`.
         scale: of the logits.
     Returns: (B, H, L, c), and the weights (B, H, L, L) or None.
@@ -77,7 +77,7 @@ class QKVAttention(nn.Module):
     """Key-query-value self-attention over time, without bias (Eqs. 5-6).
 
     Args:
-        width: c of the vectors; K, Q and V are c x c.
+        width: width c of the tokens; K, Q and V are c x c.
         scaled: divide the logits by sqrt(c), as App. C does.
     """
 

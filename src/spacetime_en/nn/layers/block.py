@@ -1,4 +1,4 @@
-"""One spatio-temporal block (Algorithm 1): space within each frame, then time for each node."""
+"""A spatio-temporal block (Algorithm 1): space within each frame, then time for each node."""
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from spacetime_en.nn.state import State
 def with_distances(state: State, neighbourhood: Neighbourhood) -> Tensor:
     """a = (A_ij, |x_i - x_j|^2), the map E of Algorithm 1: (B, L, N, K, e) -> (.., e + 1)."""
     square = neighbourhood.differences(state.x).square().sum(-1, keepdim=True)
-    # (On edges that do not exist the distance stays 0, like every other attribute.)
+    # (On edges that do not exist, the distance is 0, like every other attribute.)
     return torch.cat([state.a, square * neighbourhood.mask.unsqueeze(-1)], dim=-1)
 
 
@@ -23,11 +23,12 @@ class Block(nn.Module):
 
     Args:
         egnn: the spatial part, from :func:`spatial_part`, or None.
-        temporal: the part over time, ``ETAL`` or ``LSTMOverTime``, or None.
+        temporal: the temporal part, ``ETAL`` or ``LSTMOverTime``, or None.
         adjacency: attention over the edges, from :func:`edge_attention`, or None.
-        encodings: which positional encodings are added, some of the letters ``"WXYZ"``.
-        dropout: on the features, after attention. Never on positions, velocities or their
-            attention weights: dropping those breaks translation equivariance.
+        encodings: the positional encodings to add, any of the letters ``"WXYZ"``.
+        dropout: on the features, after attention. Never on positions and velocities, which would
+            break rotation equivariance, or on their attention weights, which must sum to 1 for
+            translation equivariance.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class Block(nn.Module):
 
         Args:
             state: with e edge channels.
-            feed_forward: shared by all blocks, and so not a part of this one.
+            feed_forward: shared by all blocks, and therefore not part of this one.
             neighbourhood: the edges.
             window: the frames.
             with_weights: also return the attention maps.
-            up: a direction of space, (B, 1, 1, n), if the spatial part was built for one.
+            up: the up direction, (B, 1, 1, n), if the spatial part was built with `up`.
         """
         h, x, v, _ = state
         a = with_distances(state, neighbourhood)  # E(t), (B, L, N, K, e + 1)
@@ -81,11 +82,11 @@ class Block(nn.Module):
         h = self.dropout(h)
 
         h, x, v, a = feed_forward(State(h, x, v, a))
-        # The next block computes the distance channel afresh.
+        # The next block recomputes the distance channel.
         return State(h, x, v, a[..., :-1]), maps
 
     def _encode(self, state: State, window: Window) -> State:
-        """theta + W, xi + X, omega + Y, A + Z of Algorithm 1, those that are on."""
+        """theta + W, xi + X, omega + Y, A + Z of Algorithm 1, as far as they are on."""
         if not self.encodings:
             return state
         h, x, v, a = state

@@ -17,11 +17,11 @@ from spacetime_en.nn.layers.messages import (
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.layers.pieces import by_pieces, even_cuts
 
-CHUNKS_PER_PIECE = 4  # of messages in a piece of an EGNN, at most
+CHUNKS_PER_PIECE = 4  # maximum number of chunks of messages in a piece of an EGNN
 
 
 def mlp(inputs: int, hidden: int, outputs: int, bias: bool = True) -> nn.Sequential:
-    """Linear-SiLU-Linear; `bias` is that of the last Linear."""
+    """Linear-SiLU-Linear; `bias` refers to the last Linear."""
     return nn.Sequential(
         nn.Linear(inputs, hidden), nn.SiLU(), nn.Linear(hidden, outputs, bias=bias)
     )
@@ -33,7 +33,7 @@ def linear_at(phi: nn.Sequential, k: int) -> nn.Linear:
 
 
 def is_unmodified(*layers: nn.Module) -> bool:
-    """Whether layers do what their weights say: no adapters, parametrisations or hooks."""
+    """Whether layers are determined by their weights: no adapters, parametrisations or hooks."""
     return all(
         type(module) in (nn.Sequential, nn.Linear, nn.SiLU) and not has_hooks(module)
         for layer in layers
@@ -42,15 +42,15 @@ def is_unmodified(*layers: nn.Module) -> bool:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether anybody listens to what goes through a module."""
+    """Whether forward or backward hooks are registered on a module."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return any(getattr(module, kind) for kind in kinds)
 
 
 class Embedding(NamedTuple):
-    """Features h = E theta + e that were embedded from a few numbers.
+    """Features h = E theta + e that were embedded from a few features theta.
 
-    Linears on them are then narrow: W h + b = (W E) theta + (W e + b).
+    Linears on h can then be narrow: W h + b = (W E) theta + (W e + b).
 
     Args:
         theta: (B, L, N, d).
@@ -78,7 +78,7 @@ def convolve(
     """sum_j x_ij phi_x(m_ij) and phi_h(h_i, sum_j m_ij), where m_ij = phi_e(h_i, h_j, s_ij).
 
     Args:
-        phi_h: None if features stay as they are: 0 stands in for it.
+        phi_h: None if features are not updated; 0 is then returned instead.
         h: (B, L, N, width).
         s_ij: the scalars of an edge, (B, L, N, K, c).
         x_ij: (B, L, N, K, n).
@@ -93,14 +93,14 @@ def convolve(
         if phi_h is None:
             return pull, torch.zeros_like(h)
         return pull, phi_h(torch.cat([h, (m_ij * mask).sum(3)], dim=-1))
-    # From the weights: an MLP of several arguments begins with a sum of Linears.
+    # Computed from the weights: an MLP of several arguments begins with a sum of Linears.
     in_e = linear_at(phi_e, 0)
     width = h.shape[-1]
     of_i, of_j, of_s = in_e.weight.split([width, width, in_e.in_features - 2 * width], dim=1)
     if embedding is None:
         p, q = F.linear(h, of_i, in_e.bias).flatten(0, 2), F.linear(h, of_j).flatten(0, 2)
     else:
-        # theta_i and theta_j join the few scalars of the edge.
+        # theta_i and theta_j are appended to the few scalars of the edge.
         theta = embedding.theta
         theta_i = theta.unsqueeze(3).expand(*s_ij.shape[:4], -1)
         s_ij = torch.cat([theta_i, neighbourhood.gather(theta), s_ij], dim=-1)
@@ -125,13 +125,13 @@ def convolve(
 
 
 class EGCL(nn.Module):
-    """Equivariant graph convolutional layer (Eq. 2), on every frame with the same weights.
+    """Equivariant graph convolutional layer (Eq. 2), with weights shared by all frames.
 
     Args:
-        width: that of the node features h and the messages m.
+        width: width of the node features h and the messages m.
         edge_channels: number of channels of the edge attributes a_ij.
         residual: add h_i to its update.
-        up: let nodes also move along a direction of space, v_i <- ... + phi_u(h_i) u.
+        up: let nodes also move along the up direction u, v_i <- ... + phi_u(h_i) u.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class EGCL(nn.Module):
             x, v: (B, L, N, n).
             a: (B, L, N, K, edge_channels).
             embedding: what h was embedded from, if it was.
-            up: the direction u, (B, 1, 1, n), for a layer that was built for one.
+            up: the direction u, (B, 1, 1, n), if the layer was built with `up`.
         Returns: h, x, v of the same shapes.
         """
         x_ij = neighbourhood.differences(x)  # (B, L, N, K, n)
@@ -189,15 +189,15 @@ class EGCL(nn.Module):
 
 
 class EGNN(nn.Module):
-    """K layers of EGCL between two Linears, on every frame with the same weights (Eq. 4).
+    """K layers of EGCL between two Linears, with weights shared by all frames (Eq. 4).
 
     Args:
-        features: width d of the node features outside.
+        features: number d of input and output node features.
         edge_channels: number of channels of the edge attributes a_ij.
-        hidden: the width inside.
+        hidden: width of the hidden features and messages.
         layers: number K of EGCLs.
-        residual: in each layer.
-        up: whether space has a direction.
+        residual: residual connections in each layer.
+        up: whether there is an up direction.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class EGNN(nn.Module):
         """Where to cut the B L frames, which are independent, into pieces.
 
         All operators of a piece run on one thread: on a busy machine, operators that are split
-        among threads wait for the slowest. Pieces cost a little, so a single thread has none.
+        among threads wait for the slowest. Pieces have some overhead, so a single thread has none.
         """
         frames = x.shape[0] * x.shape[1]
         if (
@@ -261,14 +261,14 @@ class EGNN(nn.Module):
         edges = int(neighbourhood.mask.sum()) * x.shape[1] // neighbourhood.mask.shape[1]
         size = edges * self.embed.out_features * x.element_size()
         chunks = number_of_chunks(size * BACKWARD, CPU_CHUNK_BYTES)
-        # (Not by the number of threads: sums over pieces have the same bits with any number.)
+        # (Independent of the number of threads, so that sums over pieces have the same bits.)
         fours = -(-chunks // (4 * CHUNKS_PER_PIECE))
         count = min(chunks, 2) if fours == 1 else 4 * fours
-        # Frames larger than a piece are cut into chunks of messages instead.
+        # If frames are larger than a piece, their messages are cut into chunks instead.
         return even_cuts(frames, count if count <= frames else 1)
 
     def _is_unmodified(self) -> bool:
-        """Whether pieces may run on other threads: no hooks, no layers of another kind."""
+        """Whether pieces may run on other threads: no hooks, no replaced layers."""
         parts = (phi for layer in self.layers for phi in layer.children())
         return (
             all(type(layer) is EGCL and not has_hooks(layer) for layer in self.layers)
@@ -280,7 +280,7 @@ class EGNN(nn.Module):
         self, neighbourhood: Neighbourhood, *rows: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         h, x, v, a, *up = rows
-        # Few features (the paper has one) make the products of the first layer narrow.
+        # With few features (the paper has one), the products of the first layer can be narrow.
         narrow = is_unmodified(self.embed) and 4 * self.embed.in_features <= self.embed.out_features
         embedding = Embedding(h, self.embed) if narrow else None
         h = self.embed(h)

@@ -15,7 +15,7 @@ def frame_index(observed: Tensor | None, like: Tensor) -> Tensor:
 
 
 def sinusoid(index: Tensor, width: int) -> Tensor:
-    """Channel 2j is sin(t / kappa^(2j/width)), channel 2j + 1 the cosine of the same.
+    """Channel 2j is sin(t / kappa^(2j/width)), channel 2j + 1 the cosine of the same angle.
 
     Args:
         index: t, (1 or B, L).

@@ -12,7 +12,7 @@ from spacetime_en.nn.layers.attention import Attended, QKVAttention, Window, att
 class AttentionMaps(NamedTuple):
     """The attention weights of one block; None where the block has no such attention.
 
-    Each row sums to one over its last axis. Rows of masked frames mean nothing.
+    Weights sum to one over the last axis. Rows of masked frames are meaningless.
 
     Args:
         features: alpha_i(t, s), (B, N, L, L).
@@ -33,7 +33,7 @@ def position_attention(
     """xi~(t) = xi(t) + B sum_s beta(t, s) (xi(s) - xi(t)), beta = softmax |xi(t) - xi(s)|^2.
 
     Eqs. 7-8. The sum may include s = t, whose term is zero, and the |xi(t)|^2 of the expanded
-    square cancels in the softmax over s. What is left are dot products of n + 1 numbers,
+    square cancels in the softmax over s. This leaves dot products of vectors with n + 1 components,
 
         (-2 xi(t), 1) . (xi(s), |xi(s)|^2) = |xi(t) - xi(s)|^2 - |xi(t)|^2,
 
@@ -44,14 +44,14 @@ def position_attention(
         step: the factor B of Eq. 7.
     Returns: (B, N, L, n), and beta (B, N, L, L) or None.
     """
-    # Relative to the first observed frame: far from the origin, |xi|^2 would lose all digits in
-    # float32. Missing frames are zeroed.
+    # Relative to the first observed frame, because far from the origin |xi|^2 would lose all digits
+    # in float32. Missing frames are zeroed.
     u = x - _first_observed(x, window.observed)
     if window.observed is not None:
         u = u.masked_fill(~window.observed.transpose(1, 2).unsqueeze(-1), 0.0)
     q = F.pad(-2 * u, (0, 1), value=1.0)
     k = torch.cat([u, u.square().sum(-1, keepdim=True)], dim=-1)
-    # The fused kernel wants values as wide as the keys; the padding column is cut off again.
+    # The fused kernel needs values as wide as the keys; the padding column is then removed.
     mean, beta = attend(q, k, F.pad(u, (0, 1)), window.visible, scale, with_weights)
     return x + step * (mean[..., :-1] - u), beta
 
@@ -78,10 +78,10 @@ class ETAL(nn.Module):
     """Equivariant temporal attention layer, or, if not `equivariant`, learned attention throughout.
 
     Args:
-        features: width d of the node features.
-        dims: space dimensions n, read only by the ablation, whose matrices are n x n.
-        equivariant: attend by distances and inner products; off, by learned K, Q, V.
-        scaled: logits over sqrt(d) and sqrt(n), as in App. C; off, as in the main text.
+        features: number d of node features.
+        dims: space dimensions n, used only by the ablation, whose matrices are n x n.
+        equivariant: attend by distances and inner products; if False, by learned K, Q, V.
+        scaled: divide logits by sqrt(d) and sqrt(n), as in App. C; if False, as in the main text.
         step: the factor B of Eq. 7.
     """
 
@@ -99,7 +99,7 @@ class ETAL(nn.Module):
         self, h: Tensor, x: Tensor, v: Tensor, window: Window, with_weights: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, AttentionMaps]:
         """h: (B, L, N, d), x and v: (B, L, N, n) -> the same, and the attention maps."""
-        # Each node is a series of its own: (B, L, N, c) -> (B, N, L, c).
+        # Each node is a separate series: (B, L, N, c) -> (B, N, L, c).
         h, x, v = (t.transpose(1, 2) for t in (h, x, v))
         visible = window.visible
         scale = logit_scale(x.shape[-1], self.scaled)

@@ -8,8 +8,8 @@ from spacetime_en.nn.state import State
 def layer_norm(t: Tensor, dims: tuple[int, ...] = (-1,), eps: float = 1e-5) -> Tensor:
     """Layer normalisation without affine parameters (App. D).
 
-    Written out because the centring must come first: on one channel the result is then exactly
-    0, where a fused kernel leaves rounding noise times 1/sqrt(eps).
+    Written out because the centring must come first: with a single channel the result is then
+    exactly 0, where a fused kernel leaves rounding errors times 1/sqrt(eps).
     """
     centred = t - t.mean(dims, keepdim=True)
     return centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
@@ -18,14 +18,14 @@ def layer_norm(t: Tensor, dims: tuple[int, ...] = (-1,), eps: float = 1e-5) -> T
 class FeedForward(nn.Module):
     """theta <- f_theta(LN(theta)) + theta, a <- f_A(LN(a)) + a.
 
-    Positions and velocities pass unchanged: LN or a Linear would break their equivariance. The
-    non-equivariant ablation gives each a Linear(n, n) all the same.
+    Positions and velocities are left unchanged: LN or a Linear would break their equivariance. The
+    non-equivariant ablation still applies a Linear(n, n) to each.
 
     Args:
-        features: width d of the node features.
+        features: number d of node features.
         edge_channels: number of channels of a, the distance channel included.
-        dims: space dimensions n, read only if not `equivariant`.
-        equivariant: leave x and v alone.
+        dims: space dimensions n, used only if not `equivariant`.
+        equivariant: leave x and v unchanged.
         norm_over_all_edges: LN of the edges over all N^2 entries of a channel, which App. D
             pairs with the adjacency form ``"nodes"``, instead of over the channels of an edge.
     """

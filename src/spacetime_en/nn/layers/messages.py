@@ -1,25 +1,25 @@
-"""The sums of messages in Eq. 2, where nearly all the time and memory of a model go.
+"""The sums of messages in Eq. 2, which take nearly all of a model's time and memory.
 
     m_ij = phi_e(h_i, h_j, s_ij),    m_i = sum_j m_ij,    pull_i = sum_j x_ij phi_x(m_ij),
 
 where s_ij = (|x_ij|^2, a_ij) are the few scalars of an edge. phi_e begins with a Linear on all
-three arguments; its weight is cut into their columns, so that the wide products run once a node
-instead of once an edge, and nothing is concatenated:
+three arguments; its weight is split into their columns, so that the wide products are computed once
+per node instead of once per edge, and nothing is concatenated:
 
     phi_e = SiLU(W2 SiLU(p_i + q_j + Ws s_ij) + b2),    p = Wi h + b1,    q = Wj h,
     phi_x(m) = u SiLU(Wx m + bx).
 
-Edges that do not exist (a node and itself, padding) are left out. The others go through in chunks
-that stay in the processor's caches, and nothing is kept for the backward pass, which computes each
-chunk again: that costs less than fetching it from memory, and memory does not grow with the width
-times the number of edges. The gradient is written out; autograd, chunk by chunk, takes longer.
-On a CPU each chunk runs on one thread (:mod:`spacetime_en._util.threads`). All edges of a receiver
-are in one chunk, so that no other thread writes to its row; gradients that chunks share are added
-in the order of the chunks. So the bits do not depend on timing.
+Edges that do not exist (self-loops, padding) are left out. The others are processed in chunks that
+stay in the processor's caches, and nothing is kept for the backward pass, which recomputes each
+chunk: that costs less than fetching it from memory, and memory does not grow with the width times
+the number of edges. The gradient is written out, because autograd on each chunk takes longer. On a
+CPU each chunk runs on one thread (:mod:`spacetime_en._util.threads`). All edges of a receiver are
+in one chunk, so that no other thread writes to its row, and gradients shared by chunks are added in
+the order of the chunks: results are bitwise reproducible.
 
-:func:`reference_messages` says the same in a few lines. The tests compare with it, and it stands in
-where the operation cannot run: in ``torch.export``, whose programs know nothing of this package, in
-``torch.func``, in forward-mode derivatives, and for derivatives of derivatives.
+:func:`reference_messages` does the same in a few lines. The tests compare with it, and it is used
+where the custom operation cannot run: in ``torch.export``, whose programs do not depend on this
+package, in ``torch.func``, in forward-mode AD, and for second derivatives.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,20 +32,20 @@ from torch.nn import functional as F
 from spacetime_en._util.threads import InOrder, share
 from spacetime_en.nn.layers.pieces import gradients
 
-# About how many bytes the (edges, width) tensors of a chunk take: on a CPU they fit into its
-# caches, elsewhere they only bound the memory.
+# Approximate size of the (edges, width) tensors of a chunk: on a CPU they fit into its caches,
+# elsewhere this only bounds the memory.
 CPU_CHUNK_BYTES = 10 * 2**20
 OTHER_CHUNK_BYTES = 2 * 2**30
-FORWARD, BACKWARD = 2, 7  # how many such tensors a pass has
+FORWARD, BACKWARD = 2, 7  # number of such tensors in a pass
 
 
 class Edges(NamedTuple):
-    """The edges i <- j of all frames, R = BLN receivers with K places each.
+    """The edges i <- j of all frames, for R = BLN receivers with K neighbours each.
 
     Args:
         s: their scalars, (R, K, c).
         x: differences x_i - x_j, (R, K, n).
-        senders: the row of j, (R, K).
+        senders: the row index of j, (R, K).
         mask: True where the edge exists, (R, K).
     """
 
@@ -56,7 +56,7 @@ class Edges(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The weights of phi_e, without the columns of the nodes, and of phi_x.
+    """The weights of phi_e, without the columns for the nodes, and of phi_x.
 
     Args:
         ws: (width, c).
@@ -75,9 +75,9 @@ class Weights(NamedTuple):
 def reference_messages(
     p: Tensor, q: Tensor, edges: Edges, weights: Weights
 ) -> tuple[Tensor, Tensor]:
-    """The equations as they stand, for all edges at once; see :func:`summed_messages`.
+    """A direct implementation, for all edges at once; see :func:`summed_messages`.
 
-    Here even edges that do not exist must have finite numbers.
+    Here even edges that do not exist must have finite values.
     """
     ws, w2, b2, wx, bx, u = weights
     mask = edges.mask.unsqueeze(-1)
@@ -92,8 +92,8 @@ def summed_messages(p: Tensor, q: Tensor, edges: Edges, weights: Weights) -> tup
     """m_i and pull_i of every node.
 
     Args:
-        p, q: the first Linear of phi_e on the nodes as i and as j, (R, width); or its bias
-            (1, width) and nothing (0, width), if s_ij already holds all features of the nodes.
+        p, q: the first Linear of phi_e applied to the nodes as i and as j, (R, width); or its bias
+            (1, width) and an empty (0, width), if s_ij already includes all node features.
     Returns: (R, width) and (R, n).
     """
     if torch.compiler.is_exporting() or _is_transformed():
@@ -117,13 +117,13 @@ def _is_transformed() -> bool:
 
 
 def runs_eagerly() -> bool:
-    """Whether nothing is compiled, exported, transformed or autocast."""
+    """Whether code runs eagerly: not compiled, exported, transformed or autocast."""
     if torch.compiler.is_compiling() or _is_transformed():
         return False
     return not torch.is_autocast_enabled("cpu")
 
 
-# torch.compile sees both passes as single operations.
+# To torch.compile, each pass is a single operation.
 
 
 @torch.library.custom_op("spacetime_en::summed_messages", mutates_args=())
@@ -132,7 +132,7 @@ def _sums(
 ) -> tuple[Tensor, Tensor]:
     (s, x, senders, mask), (ws, w2, b2, wx, bx, u) = edges, weights
     m_i, pull = _zeros(x, len(x), p.shape[1]), _zeros(x, len(x), x.shape[2])
-    dtype = x.dtype  # (in mixed precision that of the positions, and of the sums)
+    dtype = x.dtype  # (in mixed precision, that of the positions and of the sums)
     s, x = s.flatten(0, 1), x.flatten(0, 1)
     ws, w2, wx, u = ws.t(), w2.t(), wx.t(), u.t()
 
@@ -153,12 +153,12 @@ def _sums(
 def _sums_backward(
     d_m_i: Tensor, d_pull: Tensor, p: Tensor, q: Tensor, edges: list[Tensor], weights: list[Tensor]
 ) -> list[Tensor]:
-    """The gradients d_p, d_q, d_s, d_x and those of the weights."""
+    """The gradients d_p, d_q, d_s and d_x, then those of the weights."""
     (s, x, senders, mask), (ws, w2, b2, wx, bx, u) = edges, weights
     d_p, d_q, d_s, d_x = _zeros(p, *p.shape), _zeros(q, *q.shape), *map(torch.zeros_like, (s, x))
     d = [_zeros(w, *w.shape) for w in weights]
     s, x, d_s_ij, d_x_ij = (t.flatten(0, 1) for t in (s, x, d_s, d_x))
-    ws_t = ws.t().contiguous()  # (narrow products take a third of the time in the right layout)
+    ws_t = ws.t().contiguous()  # (this layout makes narrow products three times as fast)
 
     def add(gradients: tuple[Tensor, Tensor, Weights]) -> None:
         j, d_e, d_weights = gradients
@@ -173,7 +173,7 @@ def _sums_backward(
 
     def work(chunks: Iterator[Chunk]) -> None:
         for (number, at, i, j), (e1, y1, e2, m, ex, yx) in _with_buffers(chunks, p, BACKWARD - 1):
-            # The forward pass again, with what comes before and after each SiLU.
+            # Recompute the forward pass, keeping the values before and after each SiLU.
             s_ij = s.index_select(0, at)
             _first_linear(p, q, i, j, s_ij, ws_t, out=e1, scratch=y1)
             torch.mm(_silu(e1, out=y1), w2.t(), out=e2).add_(b2)
@@ -184,7 +184,7 @@ def _sums_backward(
             d_x_ij.index_copy_(0, at, along * (yx @ u.t()))
             d_phi_x = (along * x.index_select(0, at)).sum(1, keepdim=True).to(p.dtype)
             d_u = d_phi_x.t() @ yx
-            d_e = torch.empty_like(ex)  # (no buffer: it may have to wait for its turn)
+            d_e = torch.empty_like(ex)  # (no shared buffer: it may have to wait its turn)
             _silu_backward(u.expand_as(ex), ex, out=d_e).mul_(d_phi_x)
             # ex = Wx m + bx, m_i = sum_j m_ij
             d_wx, d_bx = d_e.t() @ m, d_e.sum(0)
@@ -205,19 +205,19 @@ def _sums_backward(
 
 
 def _zeros(like: Tensor, *shape: int) -> Tensor:
-    """Zeros to add to, in single precision at least.
+    """Zeros to accumulate into, in single precision or higher.
 
-    In half precision sums lose most digits, and on a CPU index_add_ writes all rows anew, those
-    that other threads are adding to as well.
+    In half precision sums lose most digits, and on a CPU index_add_ rewrites all rows, including
+    those that other threads are adding to.
     """
     return like.new_zeros(shape, dtype=torch.promote_types(like.dtype, torch.float32))
 
 
 class Chunk(NamedTuple):
-    """Some of the edges that exist: all those of some receivers.
+    """Existing edges: all those of some receivers.
 
     Args:
-        number: of the chunk, from 0.
+        number: index of the chunk, from 0.
         at: indices of its edges among all, (E,).
         i, j: receivers and senders, (E,).
     """
@@ -229,13 +229,13 @@ class Chunk(NamedTuple):
 
 
 def _chunks(senders: Tensor, mask: Tensor, p: Tensor, buffers: int) -> list[Chunk]:
-    """The edges that exist, in chunks."""
+    """The existing edges, in chunks."""
     at = mask.flatten().nonzero().squeeze(1)
     i, j = at // max(mask.shape[1], 1), senders.flatten().index_select(0, at)
     limit = CPU_CHUNK_BYTES if p.device.type == "cpu" else OTHER_CHUNK_BYTES
     count = number_of_chunks(len(at) * p.shape[1] * p.element_size() * buffers, limit)
     cuts = i[torch.arange(1, count, device=i.device) * len(at) // count]
-    begins = torch.searchsorted(i, cuts).tolist()  # where the edges of a receiver begin
+    begins = torch.searchsorted(i, cuts).tolist()  # where the edges of these receivers begin
     parts = zip(*(t.tensor_split(begins) for t in (at, i, j)), strict=True)
     return [Chunk(k, *part) for k, part in enumerate(part for part in parts if len(part[0]))]
 
@@ -248,9 +248,9 @@ def number_of_chunks(size: int, limit: int) -> int:
 def _with_buffers(
     chunks: Iterator[Chunk], p: Tensor, buffers: int
 ) -> Iterator[tuple[Chunk, list[Tensor]]]:
-    """Each chunk, and buffers (E, width) to work in, which the next chunk uses again.
+    """Each chunk with work buffers (E, width), which the next chunk reuses.
 
-    Each buffer is allocated by itself: the bits of products depend on its alignment.
+    Buffers are allocated separately, because the bits of products depend on their alignment.
     """
     allocated: list[Tensor] = []
     for chunk in chunks:
@@ -275,7 +275,7 @@ def _first_linear(
 
 
 def _rows(t: Tensor, i: Tensor, out: Tensor) -> Tensor:
-    """Rows i, in the precision of `out`."""
+    """Rows i of t, in the dtype of `out`."""
     if t.dtype == out.dtype:
         return torch.index_select(t, 0, i, out=out)
     return out.copy_(t.index_select(0, i))
@@ -287,12 +287,12 @@ def _silu(t: Tensor, out: Tensor) -> Tensor:
 
 
 def _silu_backward(gradient: Tensor, before: Tensor, out: Tensor) -> Tensor:
-    """The gradient before a SiLU from that after it."""
+    """The gradient with respect to the input of a SiLU, from that of its output."""
     result: Tensor = torch.ops.aten.silu_backward.grad_input(gradient, before, grad_input=out)
     return result
 
 
-# --- registered with torch.compile and autograd -------------------------------------------------
+# --- registration with torch.compile and autograd -----------------------------------------------
 
 
 @_sums.register_fake
@@ -318,7 +318,7 @@ def _gradients(ctx: Any, d_m_i: Tensor, d_pull: Tensor) -> tuple[Any, ...]:
     p, q, *rest = ctx.saved_tensors
     edges, weights = rest[:4], rest[4:]
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        # Derivatives of derivatives (``create_graph``): those of :func:`reference_messages`.
+        # For second derivatives (``create_graph``), differentiate :func:`reference_messages`.
         outputs = reference_messages(p, q, Edges(*edges), Weights(*weights))
         wanted = (p, q, *edges[:2], *weights)
         d_p, d_q, d_s, d_x, *d = gradients(outputs, wanted, (d_m_i, d_pull), create_graph=True)

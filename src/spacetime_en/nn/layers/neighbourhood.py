@@ -1,8 +1,8 @@
-"""Who sends messages to whom: the only place that tells complete graphs from neighbour lists.
+"""The edges of a graph: the only place that distinguishes complete graphs from neighbour lists.
 
-Every tensor over edges has axes (B, L, N, K, channels): node i, its k-th neighbour j. For a
+Every tensor over edges has axes (B, L, N, K, channels), for node i and its k-th neighbour j. For a
 complete graph K = N, j = k, and positions are broadcast; with neighbour lists they are gathered.
-The mathematics above this file is the same for both.
+The code that uses this class is the same for both.
 """
 
 from typing import NamedTuple
@@ -19,9 +19,9 @@ class Neighbourhood(NamedTuple):
     """The edges of a graph.
 
     Args:
-        mask: (B, 1 or L, N, K), True on real edges i <- j, j != i.
+        mask: (B, 1 or L, N, K), True on existing edges i <- j, j != i.
         senders: the index of j among the nodes of all graphs and frames, (BLN, K).
-        complete: every node sees every other.
+        complete: whether the graph is complete.
         cell: (B, n, n) periodic cell, or None.
         normaliser: C of Eq. 2, one over the number of neighbours, (B, 1 or L, N, 1).
     """
@@ -34,7 +34,7 @@ class Neighbourhood(NamedTuple):
 
     @classmethod
     def of(cls, graph: SpacetimeGraph, cell: Tensor | None = None) -> "Neighbourhood":
-        """The edges of `graph`; `cell` is its box in the units of the positions at hand."""
+        """The edges of `graph`; `cell` is its box in the units of the positions to be used."""
         B, L, N, _ = graph.x.shape
         mask = graph.edge_mask
         j = graph.neighbours
@@ -45,7 +45,7 @@ class Neighbourhood(NamedTuple):
         return cls(mask, senders, graph.neighbours is None, cell, normaliser)
 
     def differences(self, x: Tensor) -> Tensor:
-        """x_i - x_j for every edge, the minimum image in a box, (B, L, N, n) -> (B, L, N, K, n)."""
+        """x_i - x_j for every edge (minimum image in a box), (B, L, N, n) -> (B, L, N, K, n)."""
         return geometry.minimum_image(x.unsqueeze(3) - self.senders_of(x), self.cell)
 
     def senders_of(self, h: Tensor) -> Tensor:
@@ -55,11 +55,11 @@ class Neighbourhood(NamedTuple):
     def gather(self, h: Tensor) -> Tensor:
         """h_j for every edge, (B, L, N, c) -> (B, L, N, K, c)."""
         B, L, N, c = h.shape
-        # index_select on flat rows: its backward is one index_add, linear in the edges.
+        # index_select on flat rows, whose backward is one index_add, linear in the edges.
         return h.reshape(-1, c).index_select(0, self.senders.flatten()).view(B, L, N, -1, c)
 
     def sum_at_senders(self, m: Tensor) -> Tensor:
-        """The sum over the edges that leave each node, (B, L, N, K, c) -> (B, L, N, c)."""
+        """The sum over the outgoing edges of each node, (B, L, N, K, c) -> (B, L, N, c)."""
         if self.complete:
             return m.sum(2)
         B, L, N, _, c = m.shape
@@ -67,7 +67,7 @@ class Neighbourhood(NamedTuple):
         return total.view(B, L, N, c)
 
     def select(self, rows: Tensor) -> "Neighbourhood":
-        """The edges of some graphs of a batch of single frames; a graph may be repeated."""
+        """The edges of some graphs of a single-frame batch; a graph may be repeated."""
         mask, N = self.mask[rows], self.mask.shape[2]
         local = self.senders.view(-1, N, self.senders.shape[1])[rows]  # (B', N, K)
         moved = torch.arange(rows.shape[0], device=rows.device) - rows
@@ -76,7 +76,7 @@ class Neighbourhood(NamedTuple):
         return Neighbourhood(mask, senders, self.complete, cell, self.normaliser[rows])
 
     def frames_as_graphs(self, L: int) -> "Neighbourhood":
-        """The same edges with every frame as a graph: B becomes B L, and L becomes 1."""
+        """The same edges with every frame as a separate graph: B becomes B L, and L becomes 1."""
         mask, normaliser = (
             t.expand(-1, L, -1, -1).flatten(0, 1).unsqueeze(1) for t in (self.mask, self.normaliser)
         )

@@ -1,8 +1,8 @@
 """A function of independent rows, piece by piece: one parallel region for all its operators.
 
-Each piece runs on one thread (:mod:`spacetime_en._util.threads`), in the forward pass and in the
-backward pass, with its own autograd graph. The gradients of the weights are added in the order of
-the pieces: the bits depend neither on timing nor on the number of threads.
+Each piece runs on one thread (:mod:`spacetime_en._util.threads`), in the forward and the backward
+pass, with its own autograd graph. The gradients of the weights are added in the order of the
+pieces: results are bitwise independent of timing and of the number of threads.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def by_pieces(
 
     Args:
         function: of the index of the first row and of tensors of rows; its outputs are rows, too.
-        cuts: where pieces end, the last one at the number of rows.
+        cuts: where pieces end; the last is the number of rows.
         rows: tensors with that number of rows.
-        weights: other tensors that `function` reads and that may need gradients; none is among the
-            rows, or depends on another: second derivatives would count it twice.
+        weights: other tensors that `function` reads and that may need gradients. None may be among
+            the rows or depend on another, or second derivatives would count it twice.
     """
     weights = [w for w in weights if w.requires_grad]
     if torch.is_grad_enabled() and any(t.requires_grad for t in (*rows, *weights)):
@@ -46,7 +46,7 @@ def by_pieces(
 
 
 def even_cuts(rows: int, count: int) -> list[int]:
-    """Where `count` pieces of about the same number of rows end."""
+    """The ends of `count` pieces with about the same number of rows."""
     return [rows * (k + 1) // count for k in range(count)]
 
 
@@ -82,7 +82,7 @@ class _ByPieces(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *d_outputs: Tensor | None) -> tuple[Tensor | None, ...]:
         tensors = ctx.saved_tensors
-        if torch.is_grad_enabled():  # derivatives of derivatives: all rows at once
+        if torch.is_grad_enabled():  # for second derivatives, all rows at once
             outputs = ctx.function(0, *tensors[: ctx.count])
             return (None, None, None, *gradients(outputs, tensors, d_outputs, create_graph=True))
         keep = torch._C._autograd._get_current_graph_task_keep_graph()
@@ -122,7 +122,7 @@ def gradients(
     d_outputs: Sequence[Tensor | None],
     **how: bool,
 ) -> list[Tensor | None]:
-    """The gradients of `inputs` from those of `outputs`; None where there is none, or none asked.
+    """The gradients of `inputs` from those of `outputs`; None where none exists or is required.
 
     Args:
         how: options of ``torch.autograd.grad``.
@@ -146,7 +146,7 @@ def _cut(cuts: Sequence[int], rows: Sequence[Tensor | None]) -> list[tuple[Any, 
 
 
 def _each(function: Callable[..., Any], pieces: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """The function's value on each piece, computed on threads."""
+    """The function's value on each piece, computed on several threads."""
     values: list[Any] = [None] * len(pieces)
 
     def work(numbers: Iterator[int]) -> None:
@@ -162,6 +162,6 @@ def _joined(pieces: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
 
 
 def _concatenated(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """The gradient of all rows; None if no output depends on them, which is so in all pieces."""
+    """The gradient of all rows; None if no output depends on them (in all pieces alike)."""
     present = [part for part in parts if part is not None]
     return torch.cat(present) if present else None

@@ -1,7 +1,7 @@
-"""A function whose intermediate values are computed again in the backward pass, to save memory.
+"""A function whose intermediate values are recomputed in the backward pass, to save memory.
 
-``torch.utils.checkpoint`` knows tensors that the function saves for its own backward pass, but not
-the autograd graphs that :mod:`spacetime_en.nn.layers.pieces` holds.
+``torch.utils.checkpoint`` handles tensors that the function saves for its own backward pass, but
+not the autograd graphs that :mod:`spacetime_en.nn.layers.pieces` keeps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def recomputed(
     """``function(*inputs)``; only the first of its two outputs has a gradient.
 
     Args:
-        function: of the inputs; the same again for the same inputs.
+        function: of the inputs; deterministic.
         inputs: tensors that may need gradients.
         weights: other tensors that `function` reads and that may need gradients.
     """
@@ -50,7 +50,7 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_value: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weights = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        again = torch.is_grad_enabled()  # derivatives of derivatives are asked for
+        again = torch.is_grad_enabled()  # second derivatives may be needed
         if not again:
             inputs = [t.detach().requires_grad_(t.requires_grad) for t in inputs]
         with torch.enable_grad():

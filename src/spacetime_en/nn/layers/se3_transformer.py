@@ -3,7 +3,7 @@
     f_i <- gate(W f_i + W' sum_j alpha_ij v_ij),    alpha_ij = softmax_j (q_i . k_ij) / sqrt(c),
 
 where the keys k_ij and values v_ij are tensor products R(s_ij) (f_j x Y(x_ij)), and the queries are
-q_i = Q f_i. The dot product of two features of the same degree does not change in a rotation.
+q_i = Q f_i. The dot product of two features of the same degree is invariant.
 """
 
 import torch
@@ -19,13 +19,13 @@ from spacetime_en.nn.layers.steerable import (
     irreps_of,
 )
 
-SE3_HEADS = 4  # channel c belongs to head c mod 4, and each head has an alpha of its own
+SE3_HEADS = 4  # channel c belongs to head c mod 4; each head has its own alpha
 
 
 class SE3AttentionLayer(SteerableLayer):
-    """A node receives the mean of its messages, weighted by attention."""
+    """Messages are aggregated with attention weights."""
 
-    head: Tensor  # of each number of a message, (message,)
+    head: Tensor  # of each component of a message, (message,)
 
     def __init__(self, channels: int, lmax: int, scalars: int, residual: bool) -> None:
         super().__init__(channels, lmax, scalars, residual)
@@ -46,7 +46,7 @@ class SE3AttentionLayer(SteerableLayer):
         q_k = self.query(f).unsqueeze(3) * self.key(f, edges)
         logits = scale * (q_k @ belongs)  # (B, L, N, K, heads)
         mask = edges.neighbourhood.mask.unsqueeze(-1)
-        # (A row may be empty: its softmax must be finite, and counts for nothing.)
+        # (A row may be empty: its softmax must be finite, and is masked afterwards.)
         alpha = logits.masked_fill(~mask, torch.finfo(logits.dtype).min).softmax(3) * mask
         received: Tensor = alpha @ belongs.mT * self.value(f, edges)
         return received.sum(3)

@@ -1,4 +1,4 @@
-"""The spatial part of a model, by name: it updates h, x and v within each frame."""
+"""The spatial part of a model, which updates h, x and v within each frame, by name."""
 
 from typing import Literal
 
@@ -24,11 +24,11 @@ def spatial_part(
     up: bool,
     lmax: Degree,
 ) -> EGNN | SteerableNetwork:
-    """Build a spatial part; for the sizes see :class:`~spacetime_en.nn.layers.egcl.EGNN`.
+    """Build a spatial part; for the other arguments see :class:`~spacetime_en.nn.layers.egcl.EGNN`.
 
     Args:
-        name: which.
-        lmax: the highest degree of steerable features, read by all but ``egcl``.
+        name: of the spatial part.
+        lmax: the highest degree of steerable features, ignored by ``egcl``.
     """
     if name == "egcl":
         return EGNN(features, edge_channels, hidden, layers, residual, up)

@@ -1,11 +1,11 @@
-"""Features that turn with space: scalars, vectors and tensors, by e3nn (the extra ``e3nn``).
+"""Steerable features: scalars, vectors and tensors, by e3nn (the extra ``e3nn``).
 
 A node has the same number of channels of each degree l = 0 ... lmax. A feature of degree l has
-2l + 1 numbers, which rotations mix among themselves; reflection at a point multiplies them by
-(-1)^l, as it does spherical harmonics. In e3nn's words they are c x 0e + c x 1o + c x 2e.
+2l + 1 components, which transform into each other under rotations; inversion multiplies them by
+(-1)^l, as it does spherical harmonics. In e3nn's notation they are c x 0e + c x 1o + c x 2e.
 
 What e3nn compiles for given sizes holds no weights and is shared by all layers. The weights are
-parameters of the modules here: a model's file knows nothing of e3nn's inside.
+parameters of the modules here, so that saved models do not depend on e3nn's internals.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from spacetime_en.nn.layers.egcl import linear_at, mlp
 from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 
 Degree = Literal[1, 2]
-SOFTENING = 0.1  # below this distance directions fade out, so that all is smooth where nodes meet
-SMALL_START = 0.01  # of the read-out: at first nodes nearly stay where they are
-RADIAL_WIDTH = 32  # of the networks that turn the scalars of an edge into weights
+SOFTENING = 0.1  # below this distance directions fade out: messages are smooth where nodes meet
+SMALL_START = 0.01  # scale of the initial readout: nodes hardly move before training
+RADIAL_WIDTH = 32  # of the networks that map an edge's scalars to weights
 
 
 # --- what e3nn compiles ---------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def irreps_of(channels: int, lmax: int) -> Any:
 
 
 def paths_of(lmax: int) -> list[tuple[int, int, int]]:
-    """All (l, l1, l2) for which a feature of l1 times a harmonic of l2 has a part of degree l."""
+    """All (l, l1, l2) for which a feature of degree l1 times a harmonic of l2 has a part of l."""
     triples = itertools.product(range(lmax + 1), repeat=3)
     return [
         (degree, l1, l2)
@@ -59,7 +59,7 @@ def tensor_product(channels: int, lmax: int, dtype: torch.dtype, device: torch.d
     """The tensor products of features and harmonics, with a weight for each path and channel."""
     o3 = e3nn_part("o3")
     default = torch.get_default_dtype()
-    # (Clebsch-Gordan coefficients in single precision would not become exact in double.)
+    # (Clebsch-Gordan coefficients in single precision would not be exact enough for double.)
     torch.set_default_dtype(torch.float64)
     try:
         with torch.device("cpu"):
@@ -78,7 +78,7 @@ def tensor_product(channels: int, lmax: int, dtype: torch.dtype, device: torch.d
 
 @functools.lru_cache(maxsize=64)
 def linear_map(inputs: Any, outputs: Any) -> Any:
-    """The general linear map between features, with a bias for scalars."""
+    """The general equivariant linear map between features, with a bias for scalars."""
     with torch.device("cpu"):
         return e3nn_part("o3").Linear(inputs, outputs, internal_weights=False, biases=True)
 
@@ -108,7 +108,7 @@ class SteerableLinear(nn.Module):
         irreps = e3nn_part("o3").Irreps
         inputs, outputs = irreps(inputs).simplify(), irreps(outputs).simplify()
         of_degree = {degree: mul for mul, degree in inputs}
-        # (Weights come first: whoever bounds a model's size sees them before e3nn works.)
+        # (Weights are created before e3nn is called, so that `loading.build` can bound their size.)
         self.weight = nn.Parameter(
             torch.randn(sum(mul * of_degree.get(degree, 0) for mul, degree in outputs))
         )
@@ -126,7 +126,7 @@ class SteerableEdges(NamedTuple):
     Args:
         y: spherical harmonics of their directions, (B, L, N, K, (lmax + 1)^2).
         s: their scalars, (B, L, N, K, c).
-        neighbourhood: who they connect.
+        neighbourhood: the nodes that they connect.
     """
 
     y: Tensor
@@ -138,9 +138,9 @@ class Message(nn.Module):
     """R(s_ij) (f_j x Y(x_ij)): tensor products, weighted by functions of the edge's scalars.
 
     Args:
-        channels: of each degree.
+        channels: number of channels of each degree.
         lmax: the highest degree.
-        scalars: number of scalars of an edge.
+        scalars: number of scalars per edge.
     """
 
     def __init__(self, channels: int, lmax: int, scalars: int) -> None:
@@ -152,7 +152,7 @@ class Message(nn.Module):
 
     @property
     def irreps(self) -> Any:
-        """Those of a message, all channels of one path after the other."""
+        """The irreps of a message, ordered by path, then by channel."""
         return self._product[0].irreps_out
 
     def forward(self, f: Tensor, edges: SteerableEdges) -> Tensor:
@@ -172,18 +172,18 @@ class Message(nn.Module):
 
 
 def _choose_again(message: nn.Module, _: object) -> None:
-    """Follow the precision of weights that were loaded."""
+    """Follow the dtype of loaded weights."""
     assert isinstance(message, Message)
     message._choose_product()
 
 
 class SteerableLayer(nn.Module):
-    """f_i <- gate(W f_i + W' sum_j ...), and f_i added if residual.
+    """f_i <- gate(W f_i + W' sum_j ...), plus f_i if residual.
 
     Args:
-        channels: of each degree.
+        channels: number of channels of each degree.
         lmax: the highest degree.
-        scalars: number of scalars of an edge.
+        scalars: number of scalars per edge.
         residual: add f_i to its update.
     """
 
@@ -197,7 +197,7 @@ class SteerableLayer(nn.Module):
         self.mix = SteerableLinear(self.value.irreps, inner)
 
     def collect(self, f: Tensor, edges: SteerableEdges) -> Tensor:
-        """What a node receives, (B, L, N, message)."""
+        """The aggregated messages of each node, (B, L, N, message)."""
         raise NotImplementedError(f"{type(self).__name__}: implement `collect`.")
 
     def forward(self, f: Tensor, edges: SteerableEdges) -> Tensor:
@@ -207,19 +207,19 @@ class SteerableLayer(nn.Module):
 
 
 class SteerableNetwork(nn.Module):
-    """Layers on steerable features, on every frame with the same weights; a subclass names them.
+    """Layers on steerable features, with weights shared by all frames; subclasses set ``layer``.
 
-    Velocities (and the direction `up`) enter as vectors. Two vectors of the last layer are added to
-    positions and velocities. Arguments and results are those of
+    Velocities (and the direction `up`) enter as vectors. Two vectors read out from the last layer
+    are added to positions and velocities. Inputs and outputs are those of
     :class:`~spacetime_en.nn.layers.egcl.EGNN`, in three dimensions.
 
     Args:
-        features: width d of the node features outside.
+        features: number d of input and output node features.
         edge_channels: number of channels of the edge attributes a_ij.
-        hidden: numbers of a node inside: hidden // (lmax + 1)^2 channels of each degree.
+        hidden: width of the hidden features, with hidden // (lmax + 1)^2 channels of each degree.
         layers: number of layers.
-        residual: in each layer.
-        up: whether space has a direction.
+        residual: residual connections in each layer.
+        up: whether there is an up direction.
         lmax: the highest degree.
     """
 
@@ -268,7 +268,7 @@ class SteerableNetwork(nn.Module):
             )
         x_ij = neighbourhood.differences(x)  # (B, L, N, K, 3)
         r = (x_ij.square().sum(-1, keepdim=True) + SOFTENING**2).sqrt()
-        s = torch.asinh(torch.cat([r, a], dim=-1))  # (far nodes have huge |x_ij|^2)
+        s = torch.asinh(torch.cat([r, a], dim=-1))  # (squared distances may be huge)
         edges = SteerableEdges(self.harmonics(x_ij / r), s, neighbourhood)
         vectors = [v] if up is None else [v, up.expand_as(v)]
         f = self.embed(torch.cat([h, *vectors], dim=-1))

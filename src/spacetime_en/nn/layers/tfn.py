@@ -9,10 +9,10 @@ from spacetime_en.nn.layers.steerable import SteerableEdges, SteerableLayer, Ste
 
 
 class TensorFieldLayer(SteerableLayer):
-    """A node receives the mean of its messages."""
+    """Messages are aggregated by their mean."""
 
     def collect(self, f: Tensor, edges: SteerableEdges) -> Tensor:
-        """C sum_j of the messages, (B, L, N, message)."""
+        """C times the sum of the messages over j, (B, L, N, message)."""
         messages: Tensor = self.value(f, edges)  # (B, L, N, K, message)
         there = edges.neighbourhood
         return there.normaliser * (messages * there.mask.unsqueeze(-1)).sum(3)

@@ -1,26 +1,26 @@
-"""Attention in space whose messages see several distances at once.
+"""Spatial attention whose messages depend on several distances.
 
-Each node carries C vectors V_i beside its features h_i. Together with its position they place R
-virtual points, where it has been or may be going:
+Each node has C vectors V_i alongside its features h_i. With its position they define R virtual
+points, where it has been or may be going:
 
     p_i^r = x_i + sum_c A_rc V_ic.
 
-An edge sees the distances between the virtual points of its two ends, and its message is passed on
-along their differences:
+A message depends on the distances between the virtual points of the edge's two nodes, and updates
+vectors along the differences of these points:
 
     D_ij^r = p_i^r - p_j^r,             m_ij = phi_e(h_i, h_j, log|D_ij^r|, a_ij),
     alpha_ij = softmax_j(W_a m_ij),     m_i = sum_j alpha_ij m_ij,
     V_i <- V_i + B sum_j alpha_ij (W_p m_ij)_r D_ij^r / |D_ij^r|,
     (s_i, g_i) = phi_h(h_i, m_i, invariants of V_i),   h_i <- h_i + s_i,   V_i <- V_i + g_i (M V_i).
 
-Each of the heads has its own alpha, for its part of the channels of m and of the points.
+Each head has its own alpha, for its share of the channels of m and of the points.
 
-Scalars come from lengths and dot products alone, and vectors are sums of vectors weighted with
-scalars: the layer is equivariant whatever its weights. Channels are the last axis, (B, N, n, C), so
-that mixing them is one product of matrices.
+Scalars are functions of lengths and dot products, and vectors are sums of vectors weighted by
+scalars, so the layer is equivariant whatever its weights. Channels are the last axis, (B, N, n, C),
+so that mixing them is one matrix product.
 
-On a CPU, messages of large graphs are computed for some ten thousand edges at a time, which stay in
-its caches, and again in the backward pass, so that memory holds few numbers for each edge.
+On a CPU, the messages of large graphs are computed for about ten thousand edges at a time, which
+stay in its caches, and recomputed in the backward pass, so that little is stored for each edge.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.layers.pieces import by_pieces, even_cuts
 
 HEADS = 4
-# Distances below which two points count as one, in the model's units of length.
-CLOSE, TOUCHING = 1e-2, 1e-1  # for their logarithm, and for the direction from one to the other
-# Edges of a graph that is large, and of a piece of it.
+# Distances below which two points count as coinciding, in the model's units of length:
+CLOSE, TOUCHING = 1e-2, 1e-1  # for the logarithm of the distance, and for the direction
+# Number of edges above which a graph is large, and of a piece of it.
 LARGE, PIECE = 1 << 16, 1 << 14
 
 Received = tuple[Tensor, Tensor]
 
 
 class Invariants(nn.Module):
-    """What does not change when vectors are rotated: lengths and dot products of mixtures of them.
+    """Rotation invariants of vectors: lengths and dot products of linear combinations of them.
 
     Args:
         channels: number C of vectors.
-        outputs: number of mixtures; twice as many invariants.
+        outputs: number of linear combinations; there are twice as many invariants.
     """
 
     def __init__(self, channels: int, outputs: int) -> None:
@@ -58,21 +58,21 @@ class Invariants(nn.Module):
         self.other = nn.Parameter(torch.randn(channels, outputs) * channels**-0.5)
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """The invariants, (B, N, 2 outputs), and the second mixtures, (B, N, n, outputs)."""
+        """The invariants, (B, N, 2 outputs), and the second combinations, (B, N, n, outputs)."""
         one, other = vectors @ self.one, vectors @ self.other
         products = torch.cat([(one * other).sum(-2), one.square().sum(-2)], dim=-1)
         return torch.asinh(products), other
 
 
 class VirtualPointAttention(nn.Module):
-    """One layer of messages between nodes.
+    """One layer of message passing.
 
     Args:
         hidden: width of features and messages, a multiple of the number of heads.
-        channels: number C of vectors of a node.
-        points: number R of virtual points of a node, a multiple of the number of heads, too; the
-            first is the node itself.
-        edge_scalars: number of further scalars of an edge.
+        channels: number C of vectors per node.
+        points: number R of virtual points per node, also a multiple of the number of heads; the
+            first is initially the node itself.
+        edge_scalars: number of further scalars per edge.
     """
 
     def __init__(self, hidden: int, channels: int, points: int, edge_scalars: int) -> None:
@@ -113,7 +113,7 @@ class VirtualPointAttention(nn.Module):
     def _messages(
         self, points: Tensor, g: Tensor, x_ij: Tensor, a_ij: Tensor, edges: Neighbourhood
     ) -> Received:
-        """What every node receives: m_i, (B, N, hidden), and pulls on its points, (B, N, n, R)."""
+        """The aggregated messages m_i, (B, N, hidden), and pulls on points, (B, N, n, R)."""
         mask = edges.mask.squeeze(1).expand(x_ij.shape[:3])
         z_i, z_j = self.receiver(g), self.sender(g)
         if not self._in_pieces(x_ij):
@@ -121,7 +121,7 @@ class VirtualPointAttention(nn.Module):
             p_j, z_j = (edges.senders_of(t.unsqueeze(1)).squeeze(1) for t in (p, z_j))
             return self.received(p, z_i, p_j, z_j, x_ij, a_ij, mask)
         B, N, K, _ = x_ij.shape
-        # (Points twice, for `by_pieces`: as rows of receivers, and as a tensor that all read.)
+        # (`by_pieces` needs points twice: as rows of receivers, and as a tensor read by all.)
         p_i, p, z_i, z = (t.reshape(B * N, -1) for t in (points, points, z_i, z_j))
 
         def receivers(p_i: Tensor, z_i: Tensor, senders: Tensor, *of_edges: Tensor) -> Received:
@@ -141,11 +141,11 @@ class VirtualPointAttention(nn.Module):
 
     @property
     def of_edges(self) -> tuple[nn.Linear, ...]:
-        """The layers that see each edge."""
+        """The layers that act on edges."""
         return self.edge, self.message, self.logits, self.pull
 
     def _in_pieces(self, x_ij: Tensor) -> bool:
-        """Whether the graph is large, and nothing forbids to compute messages on other threads."""
+        """Whether the graph is large, and its messages may be computed on other threads."""
         return (
             runs_eagerly()  # (the compiler traces no further)
             and x_ij.device.type == "cpu"
@@ -156,12 +156,12 @@ class VirtualPointAttention(nn.Module):
     def received(
         self, p_i: Tensor, z_i: Tensor, p_j: Tensor, z_j: Tensor, *of_edges: Tensor
     ) -> Received:
-        """What nodes i receive from their neighbours j.
+        """The aggregated messages of nodes i from their neighbours j.
 
         Args:
             p_i, p_j: virtual points relative to the nodes, (..., n R) and (..., K, n R).
             z_i, z_j: their parts of the first layer of phi_e, (..., hidden) and (..., K, hidden).
-            of_edges: x_ij and a_ij as in `forward`, and where an edge exists, (..., K).
+            of_edges: x_ij and a_ij as in `forward`, and the mask of existing edges, (..., K).
         Returns: m_i, (..., hidden), and pulls on the points, (..., n, R).
         """
         x_ij, a_ij, mask = of_edges
@@ -179,17 +179,17 @@ class VirtualPointAttention(nn.Module):
         return _by_heads(alpha, m_ij), (weight.unsqueeze(-2) * d_ij).sum(-3)
 
     def attention(self, m_ij: Tensor, mask: Tensor) -> Tensor:
-        """Weights of the neighbours in each head, (..., K, heads); 0 where there are none."""
+        """Attention weights in each head, (..., K, heads); 0 where there is no edge."""
         logits = self.logits(m_ij).masked_fill(~mask, torch.finfo(m_ij.dtype).min)
         weights: Tensor = logits.softmax(-2) * mask
         return weights
 
 
 def _by_heads(alpha: Tensor, m_ij: Tensor) -> Tensor:
-    """sum_j alpha_ij m_ij, each head for its part of the channels, -> (..., hidden).
+    """sum_j alpha_ij m_ij, each head for its share of the channels, -> (..., hidden).
 
-    (A product of matrices, of which only the diagonal blocks are needed, takes less time than the
-    products of numbers, because nothing of the size of m is written.)
+    (A matrix product of which only the diagonal blocks are needed takes less time than elementwise
+    products, because it writes nothing of the size of m.)
     """
     every: Tensor = alpha.mT @ m_ij  # (..., heads, hidden)
     blocks: Tensor = every.unflatten(-1, (HEADS, -1)).diagonal(dim1=-3, dim2=-2)

@@ -1,7 +1,7 @@
 """The simple forecast that a network corrects.
 
-A network that starts from zero corrections is never worse than its base before training, and has
-only to learn what the base does not know.
+A network whose correction is zero at first is never worse than its base before training, and only
+has to learn what the base misses.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Base(nn.Module):
     """A trivial forecast, or ridge regression: the given one, or the best on validation windows.
 
     Args:
-        name: which; ``auto``: the one with the least error, the first in the list where equal.
+        name: which; ``auto``: the one with the lowest error, the first in the list if tied.
         frames, edge_features, targets: for ridge, see
             :class:`~spacetime_en.nn.models.ridge.SharedRidge`.
-        nodes: number N of nodes if each has weights of its own in ridge; None: all share them.
+        nodes: number N of nodes if each has its own weights in ridge; None: all share them.
     """
 
-    number: Tensor  # of the chosen one in NAMES, ()
+    number: Tensor  # index of the chosen one in NAMES, ()
     times: Tensor  # target times for which ridge was fitted, (T,)
 
     def __init__(
@@ -55,7 +55,7 @@ class Base(nn.Module):
     def _ridge(
         self, frames: int, edge_features: int, targets: int, nodes: int | None
     ) -> ClosedForm | None:
-        """Ridge regression; None if it would have too many weights, and another base will do."""
+        """Ridge regression; None if it would have too many weights and another base is allowed."""
         try:
             if nodes is None:
                 ridge: ClosedForm = SharedRidge(frames, edge_features, targets)
@@ -72,7 +72,7 @@ class Base(nn.Module):
         return self.beside_line(graph)[0]
 
     def beside_line(self, graph: SpacetimeGraph) -> tuple[Forecast, Forecast]:
-        """The base's forecast, and that of uniform motion."""
+        """The base's forecast, and the one of uniform motion."""
         line = StraightLine().forecast(graph)
         if self.chosen == "straight-line":
             return line, line
@@ -85,7 +85,7 @@ class Base(nn.Module):
             "the base of this model, ridge, has weights for",
             "give it as many, or train with base='straight-line' for windows of any length",
         )
-        known = graph._replace(horizon=self.times.expand(graph.x.shape[0], -1))  # (len fixes B)
+        known = graph._replace(horizon=self.times.expand(graph.x.shape[0], -1))  # (len() fixes B)
         fitted, straight = self.ridge.forecast(known), StraightLine().forecast(known)
         # What ridge adds to uniform motion grows as t^2 in positions and as t in velocities.
         now, then = graph.horizon[..., None, None], self.times[:, None, None]
@@ -96,7 +96,7 @@ class Base(nn.Module):
 
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
-        """Fit ridge, and choose."""
+        """Fit ridge, and choose the base."""
         self.times.copy_(train[0].horizon.mean(0))
         usual, found = self.chosen, {}
         for name in NAMES if self.name == "auto" else (self.name,):
@@ -107,7 +107,7 @@ class Base(nn.Module):
                     self.ridge.solve([train], [val])
                 self.chosen = name
                 found[name] = float(errors(self(val[0]), val[1])[0].mean())
-            except InputError:  # data that it does not fit
+            except InputError:  # data that it cannot be fitted to
                 if self.name != "auto":
                     raise
         finite = {name: error for name, error in found.items() if math.isfinite(error)}
@@ -116,10 +116,10 @@ class Base(nn.Module):
 
 
 class Corrector(Forecaster):
-    """A network that knows one horizon, and forecasts alone or corrects a base.
+    """A single-horizon network, which forecasts alone or corrects a base.
 
     With a base the forecast is base.x + gain (x - x(last)), base.v + gain v, where x and v are the
-    network's and the number gain is learned, from 0 on. A subclass implements :meth:`alone` and
+    network's and gain is a learned scalar, initially 0. A subclass implements :meth:`alone` and
     calls :meth:`_correct` in its constructor.
     """
 
@@ -127,7 +127,7 @@ class Corrector(Forecaster):
     gain: nn.Parameter | None
 
     def _correct(self, name: BaseName | None, frames: int, edge_features: int) -> None:
-        """Choose what to correct, for L frames and e attributes of an edge; None: nothing."""
+        """Set up the base to correct, for L frames and e edge attributes; None: no base."""
         self.base = self.gain = None
         if name is not None:
             self.base = Base(name, frames, edge_features, targets=1, nodes=None)
@@ -150,18 +150,18 @@ class Corrector(Forecaster):
         return self.base is not None or type(self).calibrate is not Corrector.calibrate
 
     def calibrate(self, train: Example, val: Example) -> None:
-        """Fit and choose the base, for the first of several target times."""
+        """Fit and choose the base, for the first target time."""
         if self.base is not None:
             self.base.calibrate(first_step(*train), first_step(*val))
 
 
 def _mixed(weights: Tensor, values: Tensor) -> Tensor:
-    """Interpolated values, (B, T, S) and (B, S, N, n) -> (B, T, N, n)."""
+    """Values interpolated by weights, (B, T, S) and (B, S, N, n) -> (B, T, N, n)."""
     return torch.einsum("bts,bsnc->btnc", weights, values)
 
 
 def _take_choice(base: nn.Module, _: object) -> None:
-    """Know by name what was loaded as a number: a program that branches cannot be exported."""
+    """Set the name of the base from its loaded index, on which exported code could not branch."""
     assert isinstance(base, Base)
     number = int(base.number)
     if not 0 <= number < len(NAMES) or (NAMES[number] == "ridge" and base.ridge is None):

@@ -2,7 +2,7 @@
 
 What a bone does next depends on how it rotates and on the pose of the whole body. Both are
 described by invariants: dot products of the bone's own vectors, and of all bones with those at the
-root. Small networks map them to the coefficients of vectors that are added to uniform motion.
+root. Small networks map these to the coefficients of vectors that are added to uniform motion.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spacetime_en.nn.state import Units, require_up
 
 ORDERS = 6  # of differences over time: velocity, acceleration, jerk, ...
 FAMILY_ORDERS = 3  # of these for the parent bone and the child bone
-TINY = 1e-6  # relative to the largest of a kind
+TINY = 1e-6  # relative to the largest value of a kind
 
 
 class Body(Forecaster):
@@ -36,17 +36,17 @@ class Body(Forecaster):
         frames: number L of frames, evenly spaced.
         parents: the tree of bones, see :class:`~spacetime_en.nn.models.tree.Tree`.
         hidden: width of the networks.
-        context: number of principal components of the pose that all bones read.
+        context: number of principal components of the pose, read by all bones.
         dropout: on invariants and hidden features.
-        mirrored: make the networks' forecasts commute with swapping left and right limbs. (The
-            kernel regression's always do.)
+        mirrored: make the networks' forecasts commute with swapping left and right limbs. (Those of
+            the kernel regression always do.)
         memory: weight of :class:`~spacetime_en.nn.models.kernel.Kernel` regression in the forecast.
             The networks are trained without it, because it reproduces the training windows.
         up: read the direction ``up`` of the graphs.
         dims: number n of space dimensions, for the kernel regression.
     """
 
-    # Measured on data by `calibrate`, and not learned.
+    # Measured on data by `calibrate`, not learned.
     size: Tensor  # root mean square of the vectors of each bone, (N, local)
     reach: Tensor  # typical residual from uniform motion, (N,)
     mean: Tensor  # of the invariants, (N, invariants)
@@ -73,9 +73,9 @@ class Body(Forecaster):
         tree = Tree(parents, nodes, mirrored)
         orders = min(ORDERS, frames - 1)
         few = min(FAMILY_ORDERS, orders)
-        # As _vectors has them: the bone's, its parent's, its child's, the root's changes, up.
+        # As in _vectors: the bone's own, its parent's, its child's, the root's changes, up.
         local = (1 + orders) + (1 + few) + (1 + few) + few + up
-        self.count = local + len(tree.at_root) + up  # vectors of a bone
+        self.count = local + len(tree.at_root) + up  # vectors per bone
         invariants = local * (local + 1) // 2
         poses = nodes * (1 + orders) * (len(tree.at_root) + up)
         context = min(context, poses)
@@ -126,7 +126,7 @@ class Body(Forecaster):
         """The forecast of the networks, averaged over both sides if mirrored."""
         if not (self.training and self.tree.has_sides):
             return self.tree.both_sides(self._forecast, graph)
-        swap = self.tree.mirror  # in training, of a random half of the bodies instead
+        swap = self.tree.mirror  # in training, mirror a random half of the bodies instead
         coin = (torch.rand(len(graph), device=graph.x.device) < 0.5)[:, None, None, None]
         swapped = torch.where(coin, graph.x[:, :, swap], graph.x)
         forecast = self._forecast(graph._replace(x=swapped))
@@ -158,7 +158,7 @@ class Body(Forecaster):
 
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
-        """Measure sizes, means and principal poses, and solve the kernel regression."""
+        """Measure scales, means and principal poses, and fit the kernel regression."""
         train, val = first_step(*train), first_step(*val)
         if self.memory is not None:
             self.memory.solve([train], [val])
@@ -169,7 +169,7 @@ class Body(Forecaster):
         place, changes = self._motion(path)
         local, directions = self._vectors(graph, path, place, changes)
         size = local.square().mean((0, 3)).sqrt()
-        size = size + TINY * size.amax(0)  # of the same vector of all bones
+        size = size + TINY * size.amax(0)  # (the largest of the same vector over all bones)
         size = torch.where(size > 0, size, 1.0)
         last = path.diff(dim=1)[:, -1].square().mean().clamp(min=1e-30)  # (0 if nothing moves)
         ratio = (ahead.square().mean() / last).sqrt()
@@ -190,7 +190,7 @@ class Body(Forecaster):
     # --- vectors and their invariants ------------------------------------------------------------
 
     def _paths(self, graph: SpacetimeGraph) -> tuple[Units, Tensor, Tensor]:
-        """Units, bones over time (B, L, N, n), and their displacements in uniform motion."""
+        """Units, bones over time, (B, L, N, n), and their displacements in uniform motion."""
         check_nodes(graph, self.settings["nodes"])
         check_frames(graph, self.settings["frames"])
         check_no_box(graph, "bones connect joints that are near")
@@ -202,7 +202,7 @@ class Body(Forecaster):
         return units, path, ahead
 
     def _motion(self, path: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The bones now, and their differences over time of every order, (B, N, n) each."""
+        """The bones in the last frame, and their time differences of all orders, (B, N, n) each."""
         changes, d = [], path
         for _ in range(self.orders):
             d = d.diff(dim=1)
@@ -212,7 +212,7 @@ class Body(Forecaster):
     def _vectors(
         self, graph: SpacetimeGraph, path: Tensor, place: Tensor, changes: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """The vectors of each bone and of its family, (B, N, local, n); directions, (B, D, n)."""
+        """Vectors of each bone and its relatives, (B, N, local, n), and directions, (B, D, n)."""
         few = changes[:FAMILY_ORDERS]
         vectors = [place, *changes]
         for relation in (self.tree.parents, self.tree.first_child):
@@ -239,9 +239,9 @@ def _pose(place: Tensor, changes: list[Tensor], directions: Tensor) -> Tensor:
 
 
 def _principal(poses: Tensor, count: int) -> Tensor:
-    """The first principal components of poses (B, P) about their mean, as columns (P, count).
+    """The first principal components of centred poses (B, P), as columns (P, count).
 
-    They are scaled so that large components count more, but only by the root of their size.
+    They are scaled so that large components count more, but only by the square root of their size.
     """
     _, deviations, axes = torch.linalg.svd(poses, full_matrices=False)
     deviations = deviations[:count] / len(poses) ** 0.5

@@ -1,4 +1,4 @@
-"""EGNN, or another spatial part, on every frame, then the mean over the frames."""
+"""EGNN, or another spatial part, applied to every frame, then the mean over the frames."""
 
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
@@ -13,21 +13,21 @@ from spacetime_en.nn.state import mean_over_time, with_up
 
 
 class EGNNForecaster(Corrector):
-    """A spatial part on every frame, then the mean over the frames: EGNN, if nothing is said.
+    """A spatial part, by default EGNN, applied to every frame, then the mean over the frames.
 
     Args:
-        features: width d of the node features.
-        edge_features: number e of attributes of an edge.
-        hidden: width of the messages and features inside.
+        features: number d of node features.
+        edge_features: number e of edge attributes.
+        hidden: width of the messages and hidden features.
         layers: number of EGCLs, or of the layers in their place.
-        residual: in every layer.
+        residual: residual connections in every layer.
         up: read the direction ``up`` of the graphs, as SET does.
-        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
-        time_scale: the time that the network sees as 1.
+        length_scale: the unit of length of the network, see ``SpacetimeGraph.scales``.
+        time_scale: the unit of time of the network.
         base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
             ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
             validation windows; None: none.
-        frames: number L of frames; read only by ridge as the base.
+        frames: number L of frames; used only by ridge as the base.
         spatial: ``"egcl"``, or ``"tfn"`` or ``"se3-transformer"`` (the extra ``e3nn``).
         lmax: highest degree of the features of ``tfn`` and ``se3-transformer``, 1 or 2.
     """

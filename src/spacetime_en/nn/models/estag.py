@@ -1,7 +1,7 @@
-"""ESTAG (Wu et al. 2023), after its paper: the model nearest to SET.
+"""ESTAG (Wu et al. 2023), implemented from its paper: the model closest to SET.
 
-Frequencies of the nodes' paths show which of them move together; spatial and causal temporal
-modules alternate; the forecast is a learned weighted sum over time, and not a mean.
+The Fourier spectra of the nodes' paths show which of them move together; spatial and causal
+temporal modules alternate; the forecast is a learned weighted sum over time instead of a mean.
 """
 
 import math
@@ -28,17 +28,17 @@ from spacetime_en.nn.requirements import (
 class FourierFeatures(nn.Module):
     """The equivariant discrete Fourier transform over time, and its invariants.
 
-    f_i(k) = sum_t exp(-2 pi i k t / L) (x_i(t) - centroid(t)) rotates with the data. Invariant are
-    c_i(k) = w_k(h_i) |f_i(k)|^2 and A_ij(k) = w_k(h_i) w_k(h_j) |<f_i(k), f_j(k)>|.
+    f_i(k) = sum_t exp(-2 pi i k t / L) (x_i(t) - centroid(t)) rotates with the data, while
+    c_i(k) = w_k(h_i) |f_i(k)|^2 and A_ij(k) = w_k(h_i) w_k(h_j) |<f_i(k), f_j(k)>| are invariant.
 
     Args:
         frames: number L of frames.
-        width: of the node features.
+        width: width of the node features.
     """
 
     def __init__(self, frames: int, width: int) -> None:
         super().__init__()
-        self.count = frames // 2 + 1  # the others are conjugates of these
+        self.count = frames // 2 + 1  # the other frequencies are complex conjugates of these
         angle = 2 * math.pi / frames * torch.outer(torch.arange(self.count), torch.arange(frames))
         # (Divided by L, so that more frames do not mean larger features.)
         waves = torch.stack([angle.cos(), -angle.sin()]) / frames
@@ -52,7 +52,7 @@ class FourierFeatures(nn.Module):
         re, im = torch.einsum("ckl,blnx->cbnkx", waves, path)  # each (B, N, F, n)
         w = self.w(h.mean(1))  # (B, N, F)
         square = (re.square() + im.square()).sum(-1)
-        # <f_i, f_j> of complex vectors, all pairs that are edges.
+        # <f_i, f_j> of complex vectors, for all edges.
         flat = torch.cat([re, im, w.unsqueeze(-1)], dim=-1).flatten(2)  # (B, N, F (2n + 1))
         other = _of_neighbours(flat, neighbourhood, x.shape[1]).unflatten(-1, (self.count, -1))
         n = x.shape[-1]
@@ -67,18 +67,18 @@ class FourierFeatures(nn.Module):
 
 
 def _of_neighbours(h: Tensor, neighbourhood: Neighbourhood, frames: int) -> Tensor:
-    """h_j, (B, N, c) -> (B, N, K, c); the edges are those of all frames."""
+    """h_j, (B, N, c) -> (B, N, K, c); all frames have the same edges."""
     if neighbourhood.complete:
         return h.unsqueeze(1).expand(-1, h.shape[1], -1, -1)
     return neighbourhood.gather(h.unsqueeze(1).expand(-1, frames, -1, -1))[:, -1]
 
 
 class SpatialModule(nn.Module):
-    """Messages within each frame, which read the frequencies that two nodes share.
+    """Message passing within each frame, with the frequencies that two nodes share.
 
     Args:
-        width: of features and messages.
-        edge_channels: of the attributes of edges, frequencies included.
+        width: width of features and messages.
+        edge_channels: number of channels of the edge attributes, frequencies included.
     """
 
     def __init__(self, width: int, edge_channels: int) -> None:
@@ -99,10 +99,10 @@ class SpatialModule(nn.Module):
 
 
 class TemporalModule(nn.Module):
-    """Causal attention of each node to its own past, of features and positions alike.
+    """Causal attention of each node to its own past, for features and positions alike.
 
     Args:
-        width: of the features.
+        width: width of the features.
     """
 
     def __init__(self, width: int) -> None:
@@ -118,7 +118,7 @@ class TemporalModule(nn.Module):
         past = torch.ones(L, L, dtype=torch.bool, device=h.device).tril()
         logits = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~past, -torch.inf)
         alpha = logits.softmax(-1)
-        # sum_s alpha(t, s) phi_x(v(s)) (x(t) - x(s)), with one matrix of weights
+        # sum_s alpha(t, s) phi_x(v(s)) (x(t) - x(s)), as a product with one matrix
         weights = alpha * self.phi_x(v).mT  # (B, N, L, L)
         y = x.transpose(1, 2)
         moved = y * weights.sum(-1, keepdim=True) - weights @ y
@@ -128,17 +128,17 @@ class TemporalModule(nn.Module):
 class ESTAG(Corrector):
     """Equivariant spatio-temporal attentive graph network.
 
-    Unlike in the paper, velocities are forecast, too; Fourier sums are divided by L; the modulus
-    in A_ij is smooth at 0.
+    Unlike in the paper, velocities are forecast as well, Fourier sums are divided by L, and the
+    modulus in A_ij is smooth at 0.
 
     Args:
-        features: width d of the node features.
-        edge_features: number e of attributes of an edge.
+        features: number d of node features.
+        edge_features: number e of edge attributes.
         frames: number L of frames.
-        hidden: width inside.
-        blocks: number of pairs of a spatial and a temporal module.
-        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
-        time_scale: the time that the network sees as 1.
+        hidden: width of the hidden features.
+        blocks: number of blocks, each a spatial and a temporal module.
+        length_scale: the unit of length of the network, see ``SpacetimeGraph.scales``.
+        time_scale: the unit of time of the network.
         base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
             ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
             validation windows; None: none.
@@ -199,7 +199,7 @@ class ESTAG(Corrector):
             h, x = space(h, x, a, neighbourhood)
             h, x, alpha = time(h, x)
             maps.append(AttentionMaps(features=alpha, positions=alpha))
-        # x(T) = x(last) + sum_t w_t (x~(t) - x(last)), the last as it was observed
+        # x(T) = x(last) + sum_t w_t (x~(t) - x(last)), with the observed x(last)
         last_x, last_v = state.x[:, -1], state.v[:, -1]
         past = x - last_x.unsqueeze(1)
         moved, changed = (torch.einsum("l,blnx->bnx", w, past) for w in (self.pool_x, self.pool_v))

@@ -17,10 +17,10 @@ from spacetime_en.nn.physics.potential import PairPotential
 class PairHamiltonian(LawOfMotion):
     """H = sum_i |p_i|^2 / 2 m_i + 1/2 sum_ij U(r_ij, a_ij): kinetic energy and pair potentials.
 
-    What is known is what :class:`~spacetime_en.nn.models.flow.Flow` knows, and besides that there
-    is an energy: momentum, angular momentum and energy are conserved for all weights, also where
-    attributes are not symmetric or masses differ. The arguments are those of ``Flow``; masses are
-    learned functions of the nodes' features, and 1 if there are none.
+    It assumes what :class:`~spacetime_en.nn.models.flow.Flow` does, and that there is an energy:
+    momentum, angular momentum and energy are conserved for all weights, even if attributes are not
+    symmetric or masses differ. The arguments are those of ``Flow``; masses are learned functions of
+    the node features, and 1 if there are none.
     """
 
     def __init__(
@@ -48,27 +48,27 @@ class PairHamiltonian(LawOfMotion):
 class Hamiltonian(Variational):
     """H(q, p) = sum_i |p_i|^2 / 2 m_i + 1/2 sum_ij sinh u_ij(q, p), with q = x and p = m v.
 
-    That p is m v, with v the observed velocity, is assumed, as in the first Hamiltonian networks,
-    and forecasts have v = p/m. As u_ij depends on p, dq/dt = dH/dp is not p/m for all weights: that
-    the velocities of a forecast are the derivatives of its path is learned, and not built in.
+    As in the first Hamiltonian networks, p = m v is assumed, with v the observed velocity, and
+    forecasts have v = p/m. As u_ij depends on p, dq/dt = dH/dp is not p/m for all weights: that the
+    velocities of a forecast are the derivatives of its path is learned, not built in.
 
-    The scalars u_ij come from rounds of messages whose inputs are the distances, and relative
-    velocities p_i/m_i - p_j/m_j, of all pairs: the energy is that of many bodies, and not the sum
-    of a function of x and one of p. It is invariant under translations, rotations, reflections and
-    permutations, so that energy, momentum and angular momentum are conserved, up to the errors of
-    the steps.
+    The scalars u_ij come from rounds of message passing whose inputs are the distances and relative
+    velocities p_i/m_i - p_j/m_j of all pairs: a many-body energy that is not separable into
+    functions of x and of p. It is invariant under translations, rotations, reflections and
+    permutations, so that energy, momentum and angular momentum are conserved, up to integration
+    errors.
 
-    It applies to closed systems that were observed without noise, whose velocities are known and
-    whose momenta are masses times these. Friction, driving forces, a field from outside (`up`),
-    walls, charged particles in a magnetic field, people: none of these is of that kind.
+    It applies to closed systems, observed without noise, whose velocities are known and whose
+    momenta are mass times velocity. It does not apply to friction, driving forces, external fields
+    (`up`), walls, charged particles in a magnetic field, or people.
 
     Args:
-        edge_features: number e of attributes of an edge.
-        node_features: number of features of a node, of which its energies and its mass are
-            functions; 0 for graphs without features, whose masses are 1.
+        edge_features: number e of edge attributes.
+        node_features: number of node features, of which energies and masses are functions; 0 for
+            graphs without features, whose masses are 1.
         hidden: width of the network.
-        layers: rounds of messages.
-        steps, step_fraction, length_scale, time_scale: as of
+        layers: number of rounds of message passing.
+        steps, step_fraction, length_scale, time_scale: as in
             :class:`~spacetime_en.nn.models.flow.Flow`.
     """
 

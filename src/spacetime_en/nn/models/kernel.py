@@ -1,8 +1,9 @@
 """Kernel regression on whole motions: what did a body that moved like this do next?
 
-Windows are rotated to fit a template, the mean of the training windows after the same alignment
-(generalised Procrustes analysis). The residuals of the nodes from the straight line are then a
-smooth function of the window, a sum of Gaussians centred on training windows, and are rotated back.
+Windows are rotated to fit a template, the mean of the training windows aligned in the same way
+(generalised Procrustes analysis). The residuals of the nodes from the straight line are a smooth
+function of the aligned window, a sum of Gaussians centred on training windows, and are rotated
+back.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from spacetime_en.nn.requirements import check_dims, check_no_box, check_nodes
 from spacetime_en.nn.state import require_up
 
 STEP_WEIGHT = 3.0  # of steps from frame to frame, relative to positions, when comparing windows
-WIDTHS = (1.0, 3.0, 10.0, 30.0)  # squared, of the Gaussians, over the median squared distance
+WIDTHS = (1.0, 3.0, 10.0, 30.0)  # squared, relative to the median squared distance
 KERNEL_PENALTIES = tuple(10.0 ** (k / 2) for k in range(-12, 1))
-MAX_NUMBERS = 200_000_000  # in the centres
-ITERATIONS = 30  # for singular values down to 1e-5 of the largest: less is rounding in float32
+MAX_NUMBERS = 200_000_000  # elements of the centres
+ITERATIONS = 30  # for singular values down to 1e-5 of the largest; less is float32 rounding
 MAX_WINDOWS = 20_000  # to fit
 PROCRUSTES_ROUNDS = 10  # of aligning windows with their mean
 
@@ -43,16 +44,16 @@ class Kernel(Regression):
         frames: number L of frames.
         dims: number n of space dimensions.
         parents: the tree of bones, see :class:`~spacetime_en.nn.models.tree.Tree`.
-        centres: the largest number of training windows that Gaussians are centred on.
+        centres: the maximum number of training windows on which Gaussians are centred.
         mirrored: make forecasts commute with swapping left and right limbs.
-        up: align windows by rotations about the direction ``up`` of the graphs only.
-        targets: number T of target times, each with weights of its own.
+        up: align windows only by rotations about the direction ``up`` of the graphs.
+        targets: number T of target times, each with its own weights.
     """
 
-    template: Tensor  # for the A = (L + 1) N vectors that describe a window, (A, n)
+    template: Tensor  # of the A = (L + 1) N vectors that describe a window, (A, n)
     mean: Tensor  # of the aligned windows, (A n)
     centres: Tensor  # aligned windows minus their mean, (C, A n)
-    width: Tensor  # squared, of the Gaussians
+    width: Tensor  # of the Gaussians, squared
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Kernel(Regression):
         return Residuals(*(t.unflatten(1, (-1, *start.x.shape[1:])) @ back for t in sums))
 
     def _descriptors(self, start: Start) -> Tensor:
-        """The vectors that windows are compared by: steps, `ahead`, and the pose, (B, A, n)."""
+        """The vectors that describe a window: steps, `ahead` and the pose, (B, A, n)."""
         check_nodes(start.graph, self.settings["nodes"])
         check_dims(start.graph, self.settings["dims"])
         check_no_box(start.graph, "kernel regression takes offsets from the centroid")
@@ -110,10 +111,10 @@ class Kernel(Regression):
         return torch.cat([steps, STEP_WEIGHT * ahead, pose], dim=1).flatten(1, 2)
 
     def _alignment(self, graph: SpacetimeGraph, descriptors: Tensor, template: Tensor) -> Tensor:
-        """The rotations or reflections after which windows fit the template best, (B, n, n)."""
+        """The rotations or reflections that best align windows with the template, (B, n, n)."""
         if not self.settings["up"]:
             return _nearest_rotation(descriptors.mT @ template)
-        # Up becomes the first axis; the horizontal components decide about the rest.
+        # Up becomes the first axis; the horizontal components determine the others.
         up = require_up(graph).unsqueeze(-1)  # (B, n, 1)
         level = _unit(_horizontal(descriptors, up).mT @ F.pad(template[:, 1:], (1, 0)))
         first = F.pad(up.new_ones(1), (0, up.shape[1] - 1))
@@ -121,9 +122,9 @@ class Kernel(Regression):
 
     @torch.no_grad()
     def solve(self, train: Examples, val: Examples) -> float:
-        """Set the weights to the best ones, with width and penalty that are best for `val`.
+        """Fit the weights to `train`, with the width and penalty of lowest error on `val`.
 
-        Of more than `MAX_WINDOWS` training windows, so many are taken at even intervals.
+        At most `MAX_WINDOWS` training windows are used, evenly spaced.
         """
         val = list(val)
         training, validation = self._examples(self._both_sides(train)), self._examples(val)
@@ -165,7 +166,7 @@ class Kernel(Regression):
                 yield self.tree.mirrored(graph), target.permute(self.tree.mirror)
 
     def _examples(self, examples: Examples) -> list[_Examples]:
-        """The examples of which all targets count."""
+        """The examples whose targets all count."""
         gathered = []
         for start, residuals, mask in self.starts(examples):
             descriptors = self._descriptors(start)
@@ -183,7 +184,7 @@ class Kernel(Regression):
         return gathered
 
     def _template(self, examples: list[_Examples]) -> Tensor:
-        """The mean of the windows after they are aligned with it, (A, n)."""
+        """The mean of the windows after alignment with it, (A, n)."""
         template = max((self._fullest(e) for e in examples), key=lambda pair: pair[0])[1]
         for _ in range(PROCRUSTES_ROUNDS):
             total = torch.zeros_like(template)
@@ -193,9 +194,9 @@ class Kernel(Regression):
         return template
 
     def _fullest(self, example: _Examples) -> tuple[float, Tensor]:
-        """The window with the largest least singular value, and that value.
+        """The window with the largest smallest singular value, and that value.
 
-        A flat window does not determine how to align others across its plane.
+        A planar window does not determine the alignment of others perpendicular to its plane.
         """
         graph, descriptors, *_ = example
         if not self.settings["up"]:
@@ -221,7 +222,7 @@ class Kernel(Regression):
 
 
 class _Examples(NamedTuple):
-    """Windows to fit, their descriptors (B, A, n) and residuals of x and v (B, T, N, n)."""
+    """Windows to fit, with their descriptors (B, A, n) and residuals of x and v (B, T, N, n)."""
 
     graph: SpacetimeGraph
     descriptors: Tensor
@@ -230,20 +231,20 @@ class _Examples(NamedTuple):
 
 
 class _Basis:
-    """Sums of Gaussians on centres that are orthonormal functions in the norm of the kernel.
+    """Combinations of Gaussians that are orthonormal in the kernel's norm.
 
-    Penalised by |w|^2, regression on them is kernel regression with Gaussians on some windows only.
+    Ridge regression on them is kernel ridge regression with Gaussians on a subset of the windows.
 
     Args:
         centres: (C, A n).
-        width: squared, of the Gaussians.
+        width: of the Gaussians, squared.
     """
 
     def __init__(self, centres: Tensor, width: Tensor) -> None:
         self.centres, self.width = centres, width
         size, axes = torch.linalg.eigh(gaussians(centres, centres, width))
         kept = size > 1e-12 * size[-1]
-        self.back = axes[:, kept] / size[kept].sqrt()  # from weights of functions to Gaussians
+        self.back = axes[:, kept] / size[kept].sqrt()  # from the basis to Gaussians
 
     def __call__(self, windows: Tensor) -> Tensor:
         functions: Tensor = gaussians(windows, self.centres, self.width) @ self.back
@@ -253,7 +254,7 @@ class _Basis:
 def _ridge(
     f: Tensor, values: list[Tensor], val_f: Tensor, val_values: list[Tensor]
 ) -> list[tuple[float, Tensor]]:
-    """Ridge regressions of values on f: the least validation error of any penalty, and weights."""
+    """Ridge regressions of values on f: for each, the lowest validation error and its weights."""
     size, axes = torch.linalg.eigh(f.mT @ f)
     f, val_f = f @ axes, val_f @ axes
     fits = []
@@ -281,7 +282,7 @@ def gaussians(windows: Tensor, centres: Tensor, width: Tensor) -> Tensor:
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """Squared distances of all pairs of rows, (W, C)."""
-    # (Rows are centred at 0, so that rounding in the products is small beside the distances.)
+    # (Rows are centred at 0, so that rounding errors of the products stay small.)
     squares = a.square().sum(1)[:, None] + b.square().sum(1)
     return (squares - 2 * a @ b.mT).clamp(min=0.0)
 
@@ -298,10 +299,10 @@ def _unit(m: Tensor) -> Tensor:
 
 
 def _nearest_rotation(m: Tensor) -> Tensor:
-    """U V^T of m = U S V^T, (B, n, n): for m = A^T B, what rotates A to B (Schönemann 1966).
+    """U V^T of m = U S V^T, (B, n, n): for m = A^T B, it rotates A onto B (Schönemann 1966).
 
-    By the Newton-Schulz iteration, x (3 - x^T x) / 2, which takes singular values to 1 except
-    those that are 0: U and V are arbitrary there, and the result has no such direction.
+    By the Newton-Schulz iteration, x (3 - x^T x) / 2, which takes all singular values to 1 except
+    those that are 0: there U and V are arbitrary, and the result is 0 in these directions.
     """
     x = _unit(m)
     for _ in range(ITERATIONS):
@@ -310,6 +311,6 @@ def _nearest_rotation(m: Tensor) -> Tensor:
 
 
 def _in_full_precision(device: str) -> AbstractContextManager[None]:
-    """Switch mixed precision off, which sums of large weights of both signs do not bear."""
+    """Switch off mixed precision, in which sums of large weights of both signs lose accuracy."""
     mixed = torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if mixed else nullcontext()

@@ -18,24 +18,24 @@ AT_FIRST = -4.0  # softplus of it, 0.018, is the joint mass of a pair before tra
 class Lagrangian(Variational):
     """L(x, v) = sum_i m_i |v_i|^2 / 2 + 1/2 sum_ij (mu_ij(x) |v_i - v_j|^2 / 2 - U_ij(x)).
 
-    The potentials U_ij and the joint masses mu_ij >= 0 of pairs come from rounds of messages whose
-    inputs are the distances of all pairs. Accelerations solve (d^2 L/dv^2) a = dL/dx -
-    (d^2 L/dv dx) v, for the N nodes of a window at once; since no mu_ij is negative, the matrix
-    of masses has no eigenvalue below the least m_i. Energy, momentum sum_i m_i v_i (of dL/dv_i the
-    joint masses cancel in the sum) and the canonical angular momentum sum_i x_i ^ dL/dv_i are
-    conserved, up to the errors of the steps; sum_i m_i x_i ^ v_i alone is not, because pairs
-    have a share mu_ij (x_i - x_j) ^ (v_i - v_j) in the other.
+    The potentials U_ij and the joint masses mu_ij >= 0 of pairs come from rounds of message passing
+    whose inputs are the distances of all pairs. Accelerations solve (d^2 L/dv^2) a = dL/dx -
+    (d^2 L/dv dx) v, for the N nodes of a window at once; since no mu_ij is negative, the mass
+    matrix has no eigenvalue below the smallest m_i. Energy, momentum sum_i m_i v_i (in the sum of
+    dL/dv_i the joint masses cancel) and the canonical angular momentum sum_i x_i ^ dL/dv_i are
+    conserved, up to integration errors; sum_i m_i x_i ^ v_i alone is not, because the canonical one
+    also contains 1/2 sum_ij mu_ij (x_i - x_j) ^ (v_i - v_j).
 
-    It applies where a :class:`~spacetime_en.nn.models.hamiltonian.Hamiltonian` does. Forces that
-    depend on velocities in another way, such as those of a magnetic field, are not of that kind.
+    It applies where a :class:`~spacetime_en.nn.models.hamiltonian.Hamiltonian` does. It cannot
+    express forces with another dependence on velocities, such as that in a magnetic field.
 
     Args:
-        edge_features: number e of attributes of an edge.
-        node_features: number of features of a node, of which its potentials and its masses are
-            functions; 0 for graphs without features, whose m_i are 1.
+        edge_features: number e of edge attributes.
+        node_features: number of node features, of which potentials and masses are functions; 0 for
+            graphs without features, whose m_i are 1.
         hidden: width of the network.
-        layers: rounds of messages.
-        steps, step_fraction, length_scale, time_scale: as of
+        layers: number of rounds of message passing.
+        steps, step_fraction, length_scale, time_scale: as in
             :class:`~spacetime_en.nn.models.flow.Flow`.
     """
 
@@ -65,7 +65,7 @@ class Lagrangian(Variational):
         return kinetic_energies(pairs, v), of_pairs(pairs, joint + potential)
 
     def inertia(self, pairs: Pairs, x: Tensor) -> Tensor:
-        """The matrix d^2 L/dv^2 of each component of space, (B, N, N)."""
+        """The matrix d^2 L/dv^2, the same for each spatial component, (B, N, N)."""
         mu, _ = self._masses_and_potentials(pairs, x)
         B, _, N, K, _ = mu.shape
         mu = of_pairs(pairs, mu)

@@ -1,4 +1,4 @@
-"""Linear dynamics: three learned numbers."""
+"""Linear dynamics, with three learned parameters."""
 
 import torch
 from torch import nn
@@ -10,10 +10,9 @@ from spacetime_en.nn.state import last_state
 
 
 class LinearDynamics(Forecaster):
-    """From the last frame, x + alpha v and beta v + gamma: three learned numbers.
+    """x + alpha v and beta v + gamma, from the last frame, with three learned scalars.
 
-    The number gamma is added to every component of the velocity, which costs the model its
-    rotation equivariance as soon as it is not 0.
+    Adding gamma to every component of the velocity breaks rotation equivariance unless it is 0.
     """
 
     def __init__(self) -> None:
@@ -28,6 +27,6 @@ class LinearDynamics(Forecaster):
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, x, v = last_state(graph)
-        x = x + graph.age.unsqueeze(-1) * v  # of nodes that are missing in the last frame
+        x = x + graph.age.unsqueeze(-1) * v  # for nodes missing from the last frame
         x, v = x + self.alpha * v, self.beta * v + self.gamma
         return units.denormalize(graph, x, v)

@@ -17,11 +17,11 @@ from spacetime_en.nn.requirements import check_dims, check_nodes, check_whole_fr
 
 
 class LSTMOverTime(nn.Module):
-    """One LSTM over the frames; a token is (h, x, v) of all nodes, N(d + 2n) numbers wide.
+    """One LSTM over the frames; a token is (h, x, v) of all nodes, of width N(d + 2n).
 
     Args:
         nodes: number N of nodes.
-        features: width d of the node features.
+        features: number d of node features.
         dims: space dimensions n.
     """
 
@@ -40,7 +40,7 @@ class LSTMOverTime(nn.Module):
         if window.observed is None:
             tokens, _ = self.lstm(tokens)
         else:
-            # Observed frames first, in order: what follows them cannot reach back.
+            # Observed frames first, in order: an LSTM is causal, so the others cannot affect them.
             order = (~window.observed.any(2)).int().argsort(dim=1, stable=True)  # (B, L)
             sorted_tokens, _ = self.lstm(_take(tokens, order))
             tokens = _take(sorted_tokens, order.argsort(dim=1))
@@ -58,19 +58,19 @@ class LSTM(Corrector):
 
     Args:
         nodes: number N of nodes.
-        features: width d of the node features.
-        edge_features: number e of attributes of an edge.
+        features: number d of node features.
+        edge_features: number e of edge attributes.
         dims: space dimensions n.
-        hidden: width inside the EGNNs.
-        layers: number K of EGCLs in a block.
+        hidden: width of the messages and features inside a block.
+        layers: number K of EGCLs per block.
         blocks: number M of blocks.
         dropout: on the features after the LSTM.
-        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
-        time_scale: the time that the network sees as 1.
+        length_scale: the unit of length of the network, see ``SpacetimeGraph.scales``.
+        time_scale: the unit of time of the network.
         base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
             ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
             validation windows; None: none.
-        frames: number L of frames; read only by ridge as the base.
+        frames: number L of frames; used only by ridge as the base.
     """
 
     def __init__(

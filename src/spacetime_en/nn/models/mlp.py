@@ -1,4 +1,4 @@
-"""One network for every node and frame, without any symmetry."""
+"""One network applied to every node and frame, not equivariant to E(n)."""
 
 import itertools
 
@@ -14,19 +14,19 @@ from spacetime_en.nn.state import mean_over_time
 
 
 class MLP(Corrector):
-    """(x, v) of each node and frame through one network, then the mean over the frames.
+    """An MLP on (x, v) of each node and frame, then the mean over the frames.
 
     Args:
         dims: space dimensions n.
         hidden: width of the hidden layers.
         layers: number of hidden layers.
-        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
-        time_scale: the time that the network sees as 1.
+        length_scale: the unit of length of the network, see ``SpacetimeGraph.scales``.
+        time_scale: the unit of time of the network.
         base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
             ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
             validation windows; None: none.
-        frames: number L of frames; read only by ridge as the base.
-        edge_features: number e of attributes of an edge; read only by ridge as the base.
+        frames: number L of frames; used only by ridge as the base.
+        edge_features: number e of edge attributes; used only by ridge as the base.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Motions: from the last frame to any horizon, by integration of a law that is learned.
+"""Integration of a learned law of motion, from the last frame to any horizon.
 
-What a law of motion is, subclasses say. How its equation is integrated, how far in how many steps,
-and how a law is learned from motions that are chaotic, is the same for all of them.
+Subclasses define the law. How it is integrated, in how many steps, and how it is learned from
+chaotic trajectories is the same for all of them.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ MAX_LOG_MASS = 8.0  # of a learned mass, in either direction
 
 @dataclass(frozen=True)
 class Curriculum:
-    """How training proceeds from smooth motions to sharp ones.
+    """How training proceeds from smooth trajectories to close encounters.
 
-    Chaos hides the law of force at first: equal steps and softened forces make motions smooth
+    Chaos hides the force law at first: equal steps and softened forces keep trajectories smooth
     until the law is roughly known. Then steps adapt, forces are softened at very short range only,
-    and outliers count less and less. Times are fractions of the training budget.
+    and outliers are gradually down-weighted. Times are fractions of the training budget.
 
     Args:
         equal_steps_until: when steps begin to adapt.
         softened_until: when the softening reaches its final value.
-        softening: at the start and at the end, in the model's units of length.
-        outlier_limit: the error, relative to the straight line's, beyond which windows count less;
-            when steps begin to adapt, and at the end.
+        softening: softening length at the start and at the end, in the model's units.
+        outlier_limit: the error, relative to the straight line's, beyond which windows are
+            down-weighted; when steps begin to adapt, and at the end.
         inlier_quantile: the limit is never below this quantile of a batch's errors.
-        max_gradient: of a system, relative to the steepest gradient that its loss can have.
-        max_steps: of a system on its way to one target time, in training and in use.
+        max_gradient: of a system, relative to the largest gradient that its loss can have.
+        max_steps: of a system up to one target time, in training and in evaluation.
     """
 
     equal_steps_until: float = 0.3
@@ -79,12 +79,12 @@ class LawOfMotion(Forecaster):
         self.log_mass: nn.Module | None = None
 
     def learn_masses(self, hidden: int) -> None:
-        """Let the mass of a node be a learned function of its features, if it has any."""
+        """Make the mass of a node a learned function of its features, if it has any."""
         if self.settings["node_features"]:
             self.log_mass = zeroed(mlp(self.settings["node_features"], hidden, 1))
 
     def scheme(self) -> Scheme:
-        """The law of motion, and how a step is taken by it."""
+        """The law of motion, with a method of integration."""
         raise NotImplementedError
 
     def energies(self, pairs: Pairs, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -120,12 +120,12 @@ class LawOfMotion(Forecaster):
         return units.denormalize(graph, x, v)
 
     def _softening(self) -> float:
-        """The softening of forces at this point of the training."""
+        """The softening length at this point in training."""
         fraction = min(1.0, self.progress / self.curriculum.softened_until)
         return _between(*self.curriculum.softening, fraction)
 
     def _pairs(self, latest: SpacetimeGraph, units: Units, state: State) -> Pairs:
-        """The pairs of graphs of one frame, with the features that forces depend on."""
+        """The pairs of single-frame graphs, with the features that forces depend on."""
         c = self.settings
         expected = c["node_features"]
         check_node_features(latest, expected)
@@ -141,7 +141,7 @@ class LawOfMotion(Forecaster):
         return Pairs(neighbourhood, s, self._softening(), mass)
 
     def _step_control(self, share: float) -> StepControl:
-        """How long the steps are at this point of the training, with a share of their number."""
+        """How steps are chosen at this point in training, for a share of the whole time."""
         c = self.settings
         step_fraction = c["step_fraction"] if self._steps_adapt else None
         if step_fraction is not None and torch.compiler.is_exporting():
@@ -167,10 +167,10 @@ class LawOfMotion(Forecaster):
         return fraction >= self.curriculum.softened_until
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
-        """The robust error at the targets, plus that from the first frame to the last.
+        """The robust error at the targets, plus that of the flow from the first frame to the last.
 
-        Far targets alone say little about forces, because motions are chaotic; the frames of the
-        window, if there are several, show them directly.
+        Distant targets alone say little about forces, because trajectories are chaotic; the frames
+        of the window, if there are several, reveal them directly.
         """
         latest, losses = graph.latest(), []
         windows, first, last = _first_to_last(graph)
@@ -184,8 +184,8 @@ class LawOfMotion(Forecaster):
     def _robust_error(self, start: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """The error of each graph relative to the straight line's, bounded for outliers, (B,).
 
-        Single windows can be off by any amount. At first they count by the root of their error,
-        then less and less beyond a limit that falls as the errors themselves do.
+        The errors of single windows are unbounded. At first windows count by the square root of
+        their error, then less and less beyond a limit that falls as the errors themselves do.
         """
         scale = self._typical_residual(start, target, alpha)
         c = self.curriculum
@@ -200,18 +200,18 @@ class LawOfMotion(Forecaster):
     def _typical_residual(self, start: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
         """The straight line's median error over the graphs: what forces have to explain."""
         error = self.distance(StraightLine()(start), target, alpha).detach().median()
-        return error.clamp(min=1e-10)  # (in the model's units: nothing to explain)
+        return error.clamp(min=1e-10)  # (in the model's units; below it, nothing to explain)
 
 
 def zeroed(phi: nn.Sequential) -> nn.Sequential:
-    """A network whose output is 0 until it is trained."""
+    """Make the output of a network 0 before training."""
     for weight in phi[-1].parameters():
         nn.init.zeros_(weight)
     return phi
 
 
 def _shares(graph: SpacetimeGraph) -> list[float]:
-    """The part of the whole time that the way to each of the T target times takes.
+    """The intervals between the T target times, as fractions of the whole.
 
     (Compiled code must not depend on values: there, times are taken to be evenly spaced.)
     """
@@ -224,9 +224,10 @@ def _shares(graph: SpacetimeGraph) -> list[float]:
 
 
 def _first_to_last(graph: SpacetimeGraph) -> tuple[Tensor, SpacetimeGraph, SpacetimeGraph]:
-    """The first and the last frame of windows of which all nodes were observed in both.
+    """The first and the last frame of those windows whose nodes were all observed in both.
 
-    Returns: which windows, (W,); their first frames, whose horizon is the last; and the last.
+    Returns: the indices of these windows, (W,); their first frames, with the time to the last as
+        horizon; and their last frames.
     """
     graph, end = graph.unwrapped(), graph.last_frame
     windows, start = torch.arange(len(graph), device=end.device), torch.zeros_like(end)

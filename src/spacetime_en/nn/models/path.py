@@ -1,7 +1,7 @@
 """Networks that correct a simple forecast at several target times at once.
 
-The forecast is that of a base (:mod:`~spacetime_en.nn.models.base`) and a residual, in units of the
-base's own typical error, which is a function of the target time:
+The forecast is that of a base (:mod:`~spacetime_en.nn.models.base`) plus a residual, in units of
+the base's own typical error, which is a function of the target time:
 
     x_i(t) = base_i(t) + reach(t) r_i(t).
 """
@@ -19,13 +19,13 @@ from spacetime_en.nn.models.base import Base, BaseName
 from spacetime_en.nn.requirements import check_horizon
 from spacetime_en.nn.state import counted
 
-# Errors beyond this part of the base's typical error count by their length: at the start of
-# training, and at its end, when the mean is to be right and not only the typical case.
+# The pseudo-Huber loss is linear in errors beyond this fraction of the base's typical error: at the
+# start of training, and at its end, when the mean should be right and not only the typical case.
 OUTLIER = (0.3, 0.9)
 
 
 class PathCorrector(Forecaster):
-    """A network that corrects a base along a path, and learns relative to the base's errors.
+    """A network that corrects a base along a path, with errors relative to those of the base.
 
     A subclass calls :meth:`_correct` in its constructor, and :meth:`_corrected` in `forecast`.
     """
@@ -34,27 +34,27 @@ class PathCorrector(Forecaster):
     interpolates_times = True
 
     base: Base
-    _outlier: float  # the part of the base's typical error beyond which errors are large
+    _outlier: float  # fraction of the base's typical error beyond which errors count as large
 
-    # Measured on data by `calibrate`, and not learned.
-    reach: Tensor  # root mean square error of the base at its target times, of x and v, (2, T)
-    counts: Tensor  # mean number of targets of a window that count, ()
+    # Measured on data by `calibrate`, not learned.
+    reach: Tensor  # root mean square error of the base at its target times, in x and v, (2, T)
+    counts: Tensor  # mean number of targets per window that count, ()
 
     def _correct(
         self, name: BaseName, frames: int, edge_features: int, targets: int, nodes: int | None
     ) -> None:
-        """Choose what to correct; the arguments are those of `Base`."""
+        """Set up the base to correct; the arguments are those of `Base`."""
         self.set_progress(0.0)
         self.base = Base(name, frames, edge_features, targets, nodes)
         self.register_buffer("reach", torch.ones(2, targets))
         self.register_buffer("counts", torch.ones(()))
 
     def _corrected(self, graph: SpacetimeGraph, residual: Tensor, share: Tensor) -> Forecast:
-        """The base's forecast with the network's correction.
+        """The base's forecast plus the network's correction.
 
         Args:
             residual: of x and v, relative to the reach, (B, T, N, 2, n).
-            share: of what the base adds to uniform motion, added once more, (B, T, N, 2, 1).
+            share: coefficient of the base's deviation from uniform motion, (B, T, N, 2, 1).
         """
         base, line = self.base.beside_line(graph)
         reach = self._reach(graph)  # (2, B, T, 1, 1)
@@ -71,10 +71,10 @@ class PathCorrector(Forecaster):
         return True
 
     def losses(self, graph: SpacetimeGraph, target: Forecast, alpha: float) -> Tensor:
-        """Errors relative to the base's typical one: squared if small, lengths if large, (B,).
+        """Errors relative to the base's: quadratic if small, linear if large, (B,).
 
-        Rare events, such as close encounters, would make most of a squared error: young networks
-        learn from all others first. All nodes weigh the same, those of crowds too.
+        Rare events, such as close encounters, would dominate a squared error; early in training the
+        network learns from all others. All nodes have the same weight, alone or in a crowd.
         """
         forecast, reach, mask = self(graph), self._reach(graph), _counted(graph, target)
         x, v = (forecast.x - target.x) / reach[0], (forecast.v - target.v) / reach[1]
@@ -88,13 +88,13 @@ class PathCorrector(Forecaster):
         return loss + (sample_errors(z, mask.sum(1)) * mask.sum(1)).sum(1) / self.counts
 
     def _robust(self, difference: Tensor) -> Tensor:
-        """The pseudo-Huber loss of vectors, (..., n) -> (...)."""
+        """The pseudo-Huber loss, (..., n) -> (...)."""
         square, outlier = difference.square().mean(-1), self._outlier
         return 2 * outlier * ((square + outlier**2).sqrt() - outlier)
 
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
-        """Choose the base, and measure its errors; subclasses also measure what they read."""
+        """Choose the base, and measure its errors; subclasses also measure their inputs."""
         graph, target = train
         check_horizon(graph)
         self.base.calibrate(train, val)
@@ -106,13 +106,13 @@ class PathCorrector(Forecaster):
             self.reach[k] = or_one((square.sum((0, 2)) / number).sqrt())
 
     def _was_trained_for(self, graph: SpacetimeGraph) -> bool:
-        """Whether the graph asks for times of the training, or times between those."""
+        """Whether the graph's target times are those of training, or between them."""
         times, asked = self.base.times, graph.horizon
         between = (asked >= times[0] * (1 - 1e-3)) & (asked <= times[-1] * (1 + 1e-3))
         return bool(between.all()) if len(times) > 1 else super()._was_trained_for(graph)
 
     def _clock(self, graph: SpacetimeGraph) -> Tensor:
-        """The target times as a read-out sees them, (B, T, 3)."""
+        """The target times as the readout sees them, (B, T, 3)."""
         u = graph.horizon / self.base.times[-1]
         return torch.stack([u, u.square(), torch.log(u.clamp(min=1e-6))], dim=-1)
 
@@ -125,13 +125,14 @@ class PathCorrector(Forecaster):
 
 
 def sample_errors(z: Tensor, times: Tensor) -> Tensor:
-    """How well samples of a node's path stand for its distribution, (B, N); less is better.
+    """How well samples represent the distribution of a node's path, (B, N); lower is better.
 
-    The mean of two: the energy score of whole paths, which makes samples as likely as the truth,
-    and the distance of the nearest sample, which spreads them where the truth may be.
+    The mean of two terms: the energy score of whole paths, which fits the distribution of samples
+    to that of the truth, and the distance of the nearest sample, which spreads samples over
+    wherever the truth may be.
 
     Args:
-        z: differences of samples from the truth, 0 where it is not known, (B, S, N, T, n).
+        z: differences of samples from the truth, 0 where it is unknown, (B, S, N, T, n).
         times: number of times at which it is known, (B, N).
     """
     times = times.clamp(min=1)
@@ -142,7 +143,7 @@ def sample_errors(z: Tensor, times: Tensor) -> Tensor:
 
 
 def _counted(graph: SpacetimeGraph, target: Forecast) -> Tensor:
-    """Where a node is there and its target counts, (B, T, N)."""
+    """Where a node is present and its target counts, (B, T, N)."""
     counts = counted(graph, target)
     return torch.ones_like(target.x[..., 0], dtype=torch.bool) if counts is None else counts
 
@@ -154,5 +155,5 @@ def rms(t: Tensor, dims: tuple[int, ...] | None = None) -> Tensor:
 
 
 def or_one(t: Tensor, least: Tensor | float = 0.0) -> Tensor:
-    """Sizes, with 1 in place of those that are no larger than `least`: what is always 0 stays 0."""
+    """Scales, with those not above `least` replaced by 1, so that what is always 0 stays 0."""
     return torch.where(t > least, t, 1.0)

@@ -1,4 +1,4 @@
-"""What regressions in closed form have in common: they fit residuals from the straight line."""
+"""The common base of closed-form regressions, which fit residuals from the straight line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def best(candidates: Iterable[tuple[float, T]]) -> tuple[float, T]:
-    """The candidate with the least finite error, and that error."""
+    """The candidate with the lowest finite error, and that error."""
     finite = [pair for pair in candidates if math.isfinite(pair[0])]
     if not finite:
         raise InputError("targets: no penalty has a finite error; look for NaN and huge numbers.")
@@ -57,9 +57,9 @@ class Residuals(NamedTuple):
 
 
 class Regression(ClosedForm):
-    """The straight line, plus residuals that are fitted in closed form, for each target time.
+    """The straight line plus residuals that are fitted in closed form, for each target time.
 
-    Penalties shrink the residuals: forecasts are drawn to the straight line, not to rest.
+    Penalties shrink the residuals, so that forecasts tend to the straight line, not to rest.
     """
 
     forecasts_paths = True
@@ -90,7 +90,7 @@ class Regression(ClosedForm):
         check_frames(graph, self.settings["frames"])
 
     def starts(self, examples: Examples) -> Iterator[tuple[Start, Residuals, Tensor | None]]:
-        """The inputs and the true residuals of all examples, and which of these count."""
+        """The inputs and the true residuals of all examples, and the mask of those that count."""
         empty = True
         for graph, target in examples:
             empty = False

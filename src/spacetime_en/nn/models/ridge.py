@@ -2,8 +2,8 @@
 
 The residual of a node from the straight line is a weighted sum of vectors that rotate with the data
 and are invariant to translations: past differences x(last) - x(t), offsets from the centroid, and
-the last velocities times the time to the target. The weights are scalars, so that the forecast is
-equivariant whatever they are.
+the last velocities times the time to the target. The weights are scalars, so the forecast is
+equivariant whatever their values.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from spacetime_en.nn.requirements import (
 )
 from spacetime_en.nn.state import State, Units
 
-# Penalties relative to the mean square of a vector: from next to none to all but nothing left.
+# Penalties relative to the mean square of a vector: from almost none to almost complete shrinkage.
 RIDGE_PENALTIES = tuple(10.0 ** (k / 2) for k in range(-20, 5))
-# The largest norm of the weights of an output. They multiply rounding errors as well, and with more
-# the forecast would not be equivariant in single precision.
+# The largest norm of an output's weights. They multiply rounding errors, too: with larger ones the
+# forecast would not be equivariant in single precision.
 MOST_WEIGHT = 100.0
 MAX_VECTORS = 8_000  # beyond, the normal equations take gigabytes
 
 
 class _Ridge(Regression):
-    """What both forms have in common."""
+    """The common base of both forms."""
 
     position: nn.Parameter  # (A, T outputs)
     velocity: nn.Parameter
@@ -46,7 +46,7 @@ class _Ridge(Regression):
         raise NotImplementedError
 
     def weighted(self, vectors: Tensor, weights: Tensor) -> Tensor:
-        """The residuals that weights make of vectors, (B, T, N, n)."""
+        """The weighted sums of vectors, (B, T, N, n)."""
         raise NotImplementedError
 
     def rows(self, vectors: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -63,12 +63,12 @@ class _Ridge(Regression):
 
     @torch.no_grad()
     def solve(self, train: Examples, val: Examples) -> float:
-        """Set the weights to the best ones, with the penalties that are best for `val`."""
+        """Fit the weights to `train`, with the penalties that have the lowest errors on `val`."""
         errors, counts = [], []
         both = zip(self._equations(train), self._equations(val), strict=True)
         for t, (fit, check) in enumerate(both):
             if fit.count == 0 or check.count == 0:
-                continue  # nothing to fit or to choose by: the straight line
+                continue  # nothing to fit or to validate on: the straight line
             solutions = [fit.solution(p) for p in RIDGE_PENALTIES]  # (A, 2 outputs) each
             solutions.append(torch.zeros_like(solutions[0]))  # the straight line
             judged = [(check.errors(w).chunk(2), w.chunk(2, dim=1)) for w in solutions]
@@ -109,7 +109,7 @@ class Ridge(_Ridge):
     Args:
         nodes: number N of nodes.
         frames: number L of frames.
-        targets: number T of target times, each with weights of its own.
+        targets: number T of target times, each with its own weights.
     """
 
     def __init__(
@@ -151,15 +151,15 @@ class Ridge(_Ridge):
 class SharedRidge(_Ridge):
     """Ridge regression for particles: one set of weights for all nodes.
 
-    The vectors of a node are its past differences and last velocity, their means over all nodes,
-    its offset from the centroid, and means over its neighbours of differences x_i - x_j, as they
-    are and at unit length, each also times the attributes of the edges. Where a node was not
-    observed, its path is filled in by straight lines (:func:`~spacetime_en.nn.state.without_gaps`).
+    The vectors of a node are its past differences and last velocity, the means of these over all
+    nodes, its offset from the centroid, and means over its neighbours of the differences x_i - x_j
+    and of their directions, both also multiplied by the edge attributes. Gaps in a node's path are
+    filled in with straight lines (:func:`~spacetime_en.nn.state.without_gaps`).
 
     Args:
         frames: number L of frames.
-        edge_features: number e of attributes of an edge.
-        targets: number T of target times, each with weights of its own.
+        edge_features: number e of edge attributes.
+        targets: number T of target times, each with its own weights.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class SharedRidge(_Ridge):
         return torch.cat([motion, means, offset, edges], dim=2)
 
     def check_window(self, graph: SpacetimeGraph) -> None:
-        """Refuse windows of another length, or whose last frame is missing; gaps are filled in."""
+        """Refuse windows of another length or without their last frame; gaps are filled in."""
         check_length(graph, self.settings["frames"])
         check_last_frame(graph)
 
@@ -217,7 +217,7 @@ class _NormalEquations:
         self.ff, self.fy, self.yy = (torch.zeros((), dtype=torch.float64) for _ in range(3))
 
     def add(self, ff: Tensor, f: Tensor, y: Tensor) -> None:
-        """Add rows: f (R, A), their products ff = f^T f, and y (R, outputs)."""
+        """Add rows f (R, A) with ff = f^T f, and y (R, outputs)."""
         self.count += len(y)
         self.ff, self.fy = self.ff + ff, self.fy + f.mT @ y
         self.yy = self.yy + y.square().sum(0)
@@ -232,13 +232,13 @@ class _NormalEquations:
         return weights
 
     def errors(self, w: Tensor) -> Tensor:
-        """The mean squared errors of weights on these rows, (outputs,)."""
+        """The mean squared errors of the weights on these rows, (outputs,)."""
         total = self.yy - 2 * (w * self.fy).sum(0) + (w * (self.ff @ w)).sum(0)
         return total.clamp(min=0.0) / self.count  # (rounding can make it negative)
 
 
 def _over_edges(graph: SpacetimeGraph, units: Units, state: State) -> Tensor:
-    """Means over neighbours of a_ij (x_i - x_j), and of the same at unit length, last frame.
+    """Means over neighbours of a_ij (x_i - x_j) and of a_ij (x_i - x_j) / r_ij, in the last frame.
 
     Returns: (B, N, 2 (e + 1), n); the first attribute a_ij is 1.
     """

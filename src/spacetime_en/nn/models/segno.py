@@ -11,15 +11,15 @@ from spacetime_en.nn.physics.leapfrog import Leapfrog
 class SecondOrder(LawOfMotion):
     """x'' = a(x), with accelerations from graph convolutions, over any horizon.
 
-    As in SEGNO (Liu et al., 2024) a network of second order is integrated in several steps with the
-    same weights. It knows of bodies, and neither of pairs nor of an energy.
+    As in SEGNO (Liu et al., 2024), a second-order network is integrated in several steps with the
+    same weights. It assumes neither pair forces nor an energy.
 
     Args:
-        edge_features: number e of attributes of an edge.
-        node_features: number of features of a node that forces may depend on.
+        edge_features: number e of edge attributes.
+        node_features: number of node features that forces may depend on.
         hidden: width of the graph convolutions.
-        layers: number of graph convolutions in a step.
-        steps, step_fraction, length_scale, time_scale: as of
+        layers: number of graph convolutions per step.
+        steps, step_fraction, length_scale, time_scale: as in
             :class:`~spacetime_en.nn.models.flow.Flow`.
     """
 

@@ -30,39 +30,40 @@ from spacetime_en.nn.state import Units, mean_over_time, with_up
 class SET(Corrector):
     """M blocks of attention in space and time, then the mean over the frames.
 
-    The defaults are the paper's. N, L and B are free, and so is n unless the model is not
-    equivariant. Like all networks of the paper, it reads neither ``times`` nor ``horizon``: it
-    learns the one horizon of its training targets. Data far from order one need the scales.
+    The defaults are the paper's. N, L and B are free, and so is n if the model is equivariant. Like
+    all networks of the paper, it reads neither ``times`` nor ``horizon``: it learns the one horizon
+    of its training targets. Data far from order one need ``length_scale`` and ``time_scale``.
 
     Args:
-        features: width d of the node features (1: the speed).
-        edge_features: number e of attributes of an edge (1: c_i c_j).
-        dims: space dimensions n; read only if not `equivariant`, whose weights are n x n.
+        features: number d of node features (1: the speed).
+        edge_features: number e of edge attributes (1: c_i c_j).
+        dims: space dimensions n; used only if not `equivariant`, when weights are n x n.
         nodes: number N of nodes; needed by all adjacency forms but ``"edges"``.
         hidden: width of the messages and features inside a block.
-        layers: number K of EGCLs (or of the layers in their place) in a block.
+        layers: number K of EGCLs (or of the layers in their place) per block.
         blocks: number M of blocks.
-        spatial: what updates each frame: True or ``"egcl"``, the paper's EGCL; ``"tfn"`` or
-            ``"se3-transformer"`` in its place (the extra ``e3nn``); False: nothing.
-        temporal: temporal attention (ETAL) on or off.
+        spatial: the spatial part: True or ``"egcl"``, the paper's EGCL; ``"tfn"`` or
+            ``"se3-transformer"`` in its place (the extra ``e3nn``); False: none.
+        temporal: whether to use temporal attention (ETAL).
         adjacency: attention over the edges: None, ``"flattened"``, ``"nodes"``, ``"edges"`` or
             ``"matrices"``.
         causal: frame t attends only to frames s <= t.
-        encodings: positional encodings, some of the letters ``"WXYZ"``: W on features, X on
-            positions, Y on velocities (both break rotations), Z on edges (breaks permutations).
-        equivariant: off gives the paper's ablation, learned attention for x and v.
-        residual: in every layer of the spatial part.
-        scaled: attention logits over the square root of the width.
+        encodings: positional encodings, any of the letters ``"WXYZ"``: W on features, X on
+            positions, Y on velocities (both break rotation equivariance), Z on edges (breaks
+            permutation equivariance).
+        equivariant: False gives the paper's ablation, learned attention for x and v.
+        residual: residual connections in every layer of the spatial part.
+        scaled: divide attention logits by the square root of the width.
         step: the factor B of Eq. 7.
         dropout: on the features after attention.
         up: read the direction ``up`` of the graphs: height and rate of climb become features, and
             nodes may move along it.
-        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
-        time_scale: the time that the network sees as 1.
+        length_scale: the unit of length of the network, see ``SpacetimeGraph.scales``.
+        time_scale: the unit of time of the network.
         base: a simple forecast for the network to correct: ``straight-line``, ``last-frame``,
             ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
             validation windows; None: none.
-        frames: number L of frames; read only by ridge as the base.
+        frames: number L of frames; used only by ridge as the base.
         lmax: highest degree of the features of ``tfn`` and ``se3-transformer``, 1 or 2.
     """
 
@@ -126,7 +127,7 @@ class SET(Corrector):
         c = self.settings
         # LN of a single coordinate is 0, so on a line the ablation's Linear only adds a constant.
         only_shifts = c["dims"] == 1 and not c["temporal"]
-        # Edge attributes reach the forecast through the EGNN of a later block alone.
+        # Edge attributes reach the forecast only through the EGNN of a later block.
         edges_matter = c["spatial"] and c["blocks"] > 1 and c["edge_features"] > 0
         indexed_edges = self.tied_to_nodes or "Z" in c["encodings"]
         return Symmetries(

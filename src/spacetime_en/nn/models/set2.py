@@ -1,9 +1,9 @@
 """SET-2: the general spacetime transformer. Time first, once; then space on one graph.
 
-Each node's history becomes a few vectors (:mod:`~spacetime_en.nn.layers.history`), layers of
-attention in space exchange what nodes know of each other
-(:mod:`~spacetime_en.nn.layers.virtual_points`), and the forecast is a correction to a simple one
-(:mod:`~spacetime_en.nn.models.base`), with coefficients that are functions of the target time:
+Each node's history is encoded as a few vectors (:mod:`~spacetime_en.nn.layers.history`), layers of
+attention in space pass messages between nodes (:mod:`~spacetime_en.nn.layers.virtual_points`), and
+the output is a correction to a simple forecast (:mod:`~spacetime_en.nn.models.base`), with
+coefficients that are functions of the target time:
 
     x_i(t) = base_i(t) + reach(t) sum_c q_c(h_i, t) V_ic.
 """
@@ -36,46 +36,46 @@ from spacetime_en.nn.models.path import PathCorrector, or_one, rms
 from spacetime_en.nn.requirements import check_node_features, check_nodes, check_widths
 from spacetime_en.nn.state import State, Units, require_up
 
-DEGREE = 3  # of the polynomials of time
+DEGREE = 3  # of the polynomials in time
 ROUNDING = 5e-6  # largest relative rounding error of a vector in single precision
 
 Samples = Annotated[int, msgspec.Meta(ge=0, le=1 << 10)]
 
 
 class SET2(PathCorrector):
-    """A correction to a simple forecast by attention in space between histories of nodes.
+    """A correction to a simple forecast, by spatial attention between encoded histories.
 
-    N, T and n are free, and so is L, unless ridge is the base: that has weights for L frames. It
-    reads frame times and target times, gaps, and neighbour lists.
+    N, T and n are free, and so is L, unless the base is ridge, which has weights for L frames. The
+    model reads frame times and target times, and handles gaps and neighbour lists.
 
     Args:
-        node_features: number of features of a node, such as its mass; 0 for graphs without.
-        edge_features: number e of attributes of an edge.
-        frames: number L of frames; read only by ridge as the base.
-        targets: number T of target times that it is trained for.
+        node_features: number of node features, such as masses; 0 for graphs without.
+        edge_features: number e of edge attributes.
+        frames: number L of frames; used only by ridge as the base.
+        targets: number T of target times to train for.
         hidden: width of features and messages, a multiple of 4.
-        channels: number C of vectors of a node.
-        points: number R of virtual points of a node, a multiple of 4.
+        channels: number C of vectors per node.
+        points: number R of virtual points per node, a multiple of 4.
         layers: number of layers.
-        base: what is corrected: ``straight-line``, ``last-frame``, ``parabola``,
-            ``least-squares-line``, ``ridge``, or the best of these on validation windows.
-        named: nodes have an identity, such as joints: each has an embedding, and weights of its
-            own in ridge. The model is then tied to their number and order.
+        base: the forecast to correct: ``straight-line``, ``last-frame``, ``parabola``,
+            ``least-squares-line``, ``ridge``, or ``auto``, the best of these on validation windows.
+        named: nodes have an identity, such as joints: each has its own embedding, and its own
+            weights in ridge. The model is then tied to their number and order.
         nodes: number N of nodes, if named.
-        samples: number S of paths that are drawn beside the forecast, each from a learned code, so
-            that they are the same in every call and turn with the graph; their spread says how far
-            off the forecast may be. 0: none.
+        samples: number S of paths to draw in addition to the forecast, each from a learned code, so
+            that they are the same in every call and rotate with the graph; their spread estimates
+            the uncertainty of the forecast. 0: none.
         up: read the direction ``up`` of the graphs.
-        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
-        time_scale: the time that the network sees as 1.
+        length_scale: the unit of length of the network, see ``SpacetimeGraph.scales``.
+        time_scale: the unit of time of the network.
     """
 
-    # Measured on data by `calibrate`, and not learned.
+    # Measured on data by `calibrate`, not learned.
     size: Tensor  # root mean square of each vector of the history, (K,)
     spacing: Tensor  # root mean square distance of neighbours, ()
     feature_mean: Tensor  # (node_features,)
     feature_size: Tensor  # standard deviation, (node_features,)
-    edge_size: Tensor  # root mean square of each attribute of an edge, (e,)
+    edge_size: Tensor  # root mean square of each edge attribute, (e,)
 
     def __init__(
         self,
@@ -122,14 +122,14 @@ class SET2(PathCorrector):
         self.norm = nn.LayerNorm(hidden)
         self.leave = nn.Linear(hidden, hidden)
         self.leave_at = nn.Linear(3, hidden, bias=False)
-        # Coefficients of all vectors and of what the base adds to uniform motion, for x and v.
+        # Coefficients of all vectors and of the base's deviation from uniform motion, for x and v.
         self.coefficients = nn.Linear(hidden, 2 * (channels + vectors + 1))
         nn.init.zeros_(self.coefficients.weight)
         nn.init.zeros_(self.coefficients.bias)
         self.codes = nn.Parameter(torch.randn(samples, hidden)) if samples else None
         if samples:
             self.branch = nn.Linear(hidden, hidden)
-            # How a sample departs from the forecast: coefficients of a parabola in time.
+            # A sample's deviation from the forecast: coefficients of a parabola in time.
             self.departure = mlp(hidden, hidden, 3 * (channels + vectors))
 
     @property
@@ -150,7 +150,7 @@ class SET2(PathCorrector):
         return forecast._replace(spread=standard_deviation(samples), samples=samples)
 
     def _departures(self, graph: SpacetimeGraph, h: Tensor, vectors: Tensor) -> Tensor:
-        """How far samples are from the forecast, relative to the reach, (B, S, T, N, n)."""
+        """Deviations of the samples from the forecast, relative to the reach, (B, S, T, N, n)."""
         assert self.codes is not None
         each = F.silu(self.branch(self.norm(h)).unsqueeze(1) + self.codes.unsqueeze(1))
         q = self.departure(each).unflatten(-1, (3, -1))  # (B, S, N, 3, C + K)
@@ -161,7 +161,7 @@ class SET2(PathCorrector):
 
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
-        """Choose the base, and measure the sizes of all that the network reads and forecasts."""
+        """Choose the base, and measure the scales of the network's inputs and outputs."""
         super().calibrate(train, val)
         graph, _ = train
         units, state = self._state(graph)
@@ -169,7 +169,7 @@ class SET2(PathCorrector):
         present = there.any(1) if there is not None else torch.ones_like(state.x[:, 0, :, 0]) > 0
         vectors = self.history(graph, state)[present]  # (M, n, K)
         size = rms(vectors, (0, 1))
-        # Rounding errors of the data must not become large numbers.
+        # Rounding errors of the data must not be amplified to large values.
         seen = torch.ones_like(state.x[..., 0]) > 0 if there is None else there
         x, v = (rms(t[seen]) * torch.finfo(torch.float32).eps for t in state[1:3])
         rounding = torch.cat([v.expand(1), x.expand(DEGREE + 1), v.expand(DEGREE + 1)])
@@ -184,7 +184,7 @@ class SET2(PathCorrector):
             features = now.h[:, 0][present]
             mean, size = features.mean(0), features.std(0, correction=0)
             self.feature_mean.copy_(mean)
-            # (Of a feature that all share, the size is a rounding error.)
+            # (The measured size of a constant feature is a rounding error.)
             self.feature_size.copy_(or_one(size, least=ROUNDING * mean.abs()))
 
     # --- the network ------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class SET2(PathCorrector):
         return units, units.normalize(graph)
 
     def history(self, graph: SpacetimeGraph, state: State) -> Tensor:
-        """What the network knows of each node's past, as vectors, (B, N, n, K)."""
+        """The encoding of each node's past, as vectors, (B, N, n, K)."""
         return history_vectors(graph, state, DEGREE)
 
     def _encode(self, graph: SpacetimeGraph, units: Units, state: State) -> tuple[Tensor, Tensor]:
@@ -221,7 +221,7 @@ class SET2(PathCorrector):
         if c["node_features"]:
             features.append((now.h[:, 0] - self.feature_mean) / self.feature_size)
         h = self.enter(torch.cat(features, dim=-1))
-        age = graph.age / self.base.times[-1].to(h)  # what was seen long ago says less
+        age = graph.age / self.base.times[-1].to(h)  # old observations say less
         h = h + torch.log1p(age).unsqueeze(-1) * self.enter_age
         if self.embedding is not None:
             h = h + self.embedding
@@ -232,6 +232,6 @@ class SET2(PathCorrector):
 
 
 def _compressed(vectors: Tensor) -> Tensor:
-    """Vectors of the same direction whose length is the arcsinh of what it was, (B, N, n, K)."""
+    """Vectors of the same direction with lengths replaced by their arcsinh, (B, N, n, K)."""
     length = vectors.square().sum(-2, keepdim=True).clamp(min=1e-12).sqrt()
     return vectors * (torch.asinh(length) / length)

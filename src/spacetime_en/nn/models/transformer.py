@@ -1,13 +1,13 @@
-"""A plain spatio-temporal transformer on coordinates: what equivariance is to be compared with.
+"""A plain spatio-temporal transformer on coordinates, to compare equivariant models with.
 
-It knows as much as SET-2 does, corrects the same base and minimises the same loss, and differs in
-one thing: coordinates enter it as numbers, and nothing ties what it does in one direction to what
-it does in another. Rotations have to be learned, from the data or from augmented ones
+It reads the same inputs as SET-2, corrects the same base and minimises the same loss. It differs in
+one respect: it reads coordinates directly, and nothing relates what it does in one direction to
+what it does in another. Rotational symmetry has to be learned, from the data or from augmentation
 (:mod:`~spacetime_en.training.augmentation`).
 
-Tokens are nodes in frames. Attention over the frames of a node, by their true times, makes one
-token of each node; attention over the nodes, with relative encodings b_ij, e_ij of each pair (Shaw
-et al. 2018), does the rest:
+A token is a node in a frame. Attention over the frames of a node, by their true times, reduces them
+to one token per node; then come layers of attention over the nodes, with relative encodings b_ij
+and e_ij of each pair (Shaw et al. 2018):
 
     (b_ij, e_ij) = phi_p(x_i - x_j, log|x_i - x_j|, a_ij),
     alpha_ij = softmax_j(q_i . k_j / sqrt(d) + b_ij),
@@ -41,14 +41,14 @@ from spacetime_en.nn.requirements import (
 )
 from spacetime_en.nn.state import State, Units, at_frame, require_up
 
-FREQUENCIES = 4  # of the encoding of times: 1/4, 1/2, 1 and 2 periods in the length of a history
+FREQUENCIES = 4  # of the encoding of times: 1/4, 1/2, 1 and 2 periods per history
 
 
 class AttentionLayer(nn.Module):
     """A pre-norm transformer layer: tokens attend to a context, then each goes through an MLP.
 
     Args:
-        width: of tokens, a multiple of the number of heads.
+        width: width of the tokens, a multiple of the number of heads.
     """
 
     def __init__(self, width: int) -> None:
@@ -65,7 +65,7 @@ class AttentionLayer(nn.Module):
         """Tokens, (..., S, width), to the same shape.
 
         Args:
-            context: what they attend to, (..., M, width).
+            context: the tokens to attend to, (..., M, width).
             bias: b_ij, added to the logits, (..., heads or 1, S or 1, M).
             values: e_ij, added to the values, (..., S, M, width); None: 0.
         """
@@ -86,31 +86,31 @@ class AttentionLayer(nn.Module):
 class Transformer(PathCorrector):
     """A correction to a simple forecast by attention over time, then over nodes, on coordinates.
 
-    Positions are relative to the centroid of the last frame. N, L and T are free. It reads frame
-    times, target times and gaps.
+    Positions are relative to the centroid of the last frame. N, L and T are free. The model reads
+    frame times and target times, and handles gaps.
 
     Args:
         dims: space dimensions n.
-        node_features: number of features of a node, such as its mass; 0 for graphs without.
-        edge_features: number e of attributes of an edge.
-        frames: number L of frames; read only by ridge as the base.
-        targets: number T of target times that it is trained for.
-        hidden: width of tokens, a multiple of 4.
-        layers: number of layers of attention over nodes, behind one over time.
-        base: what is corrected: ``straight-line``, ``last-frame``, ``parabola``,
+        node_features: number of node features, such as masses; 0 for graphs without.
+        edge_features: number e of edge attributes.
+        frames: number L of frames; used only by ridge as the base.
+        targets: number T of target times to train for.
+        hidden: width of the tokens, a multiple of 4.
+        layers: number of layers of attention over nodes, after one over time.
+        base: the forecast to correct: ``straight-line``, ``last-frame``, ``parabola``,
             ``least-squares-line``, ``ridge``, or ``auto``, the best of these on validation windows.
         up: read the direction ``up`` of the graphs.
-        length_scale: the length that the network sees as 1, see ``SpacetimeGraph.scales``.
-        time_scale: the time that the network sees as 1.
+        length_scale: the unit of length of the network, see ``SpacetimeGraph.scales``.
+        time_scale: the unit of time of the network.
     """
 
-    # Measured on data by `calibrate`, and not learned.
+    # Measured on data by `calibrate`, not learned.
     size: Tensor  # root mean square of positions, displacements, velocities and their changes, (4,)
-    duration: Tensor  # of histories, ()
+    duration: Tensor  # of histories, root mean square, ()
     spacing: Tensor  # root mean square distance of nodes, ()
     feature_mean: Tensor  # (node_features,)
     feature_size: Tensor  # standard deviation, (node_features,)
-    edge_size: Tensor  # root mean square of each attribute of an edge, (e,)
+    edge_size: Tensor  # root mean square of each edge attribute, (e,)
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Transformer(PathCorrector):
         self.norm = nn.LayerNorm(hidden)
         self.leave = nn.Linear(hidden, hidden)
         self.leave_at = nn.Linear(3, hidden, bias=False)
-        # The correction of x and v, and the share of what the base adds to uniform motion.
+        # The correction of x and v, and a coefficient of the base's deviation from uniform motion.
         self.coefficients = nn.Linear(hidden, 2 * (dims + 1))
         nn.init.zeros_(self.coefficients.weight)
         nn.init.zeros_(self.coefficients.bias)
@@ -163,7 +163,7 @@ class Transformer(PathCorrector):
 
     @torch.no_grad()
     def calibrate(self, train: Example, val: Example) -> None:
-        """Choose the base, and measure the sizes of all that the network reads and forecasts."""
+        """Choose the base, and measure the scales of the network's inputs and outputs."""
         super().calibrate(train, val)
         graph, latest = train[0], train[0].latest()
         units = self.units(latest)
@@ -197,7 +197,7 @@ class Transformer(PathCorrector):
         frames = self.enter(self._tokens(graph, units.normalize(graph), seen))  # (B, N, L, hidden)
         last = graph.last_observed[..., None, None].expand(-1, -1, 1, frames.shape[-1])
         unseen = _penalty(seen.mT, frames)[:, :, None, None]  # (B, N, 1, 1, L)
-        # (Only a node's last token is read, and so it alone has to attend to the others.)
+        # (Only a node's last token is read, so no other has to attend.)
         h: Tensor = self.over_time(frames.gather(2, last), frames, unseen)  # (B, N, 1, hidden)
         h = h.squeeze(2)
         for layer, pairs in zip(self.over_nodes, self._pairs(latest, units), strict=True):
@@ -205,7 +205,7 @@ class Transformer(PathCorrector):
         return h
 
     def _tokens(self, graph: SpacetimeGraph, state: State, seen: Tensor) -> Tensor:
-        """What is known of each node in each frame, (B, N, L, inputs)."""
+        """The inputs for each node in each frame, (B, N, L, inputs)."""
         parts = [
             torch.asinh(t / size)
             for t, size in zip(_coordinates(graph, state), self.size, strict=True)
@@ -221,7 +221,7 @@ class Transformer(PathCorrector):
         return torch.cat(parts, dim=-1).transpose(1, 2)
 
     def _age(self, graph: SpacetimeGraph, seen: Tensor) -> Tensor:
-        """The time from each frame to the last, 0 for frames of padding, (B, L, 1, 1)."""
+        """The time from each frame to the last, 0 for padded frames, (B, L, 1, 1)."""
         age = graph.since.masked_fill(~seen.any(2), 0.0)
         return age[..., None, None]
 
@@ -244,15 +244,16 @@ def _seen(graph: SpacetimeGraph) -> Tensor:
 
 
 def _coordinates(graph: SpacetimeGraph, state: State) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Positions, displacements from a node's last, velocities, and their changes to the last.
+    """Positions and velocities, and their differences from a node's last, each (B, L, N, n).
 
-    Each (B, L, N, n). Changes are small beside what changes, and acceleration is all in them.
+    In the order x, x - x(last), v, v - v(last). Differences are small compared with what they are
+    differences of, and hold all of the acceleration.
     """
     x, v = (at_frame(t, graph.last_observed).unsqueeze(1) for t in (state.x, state.v))
     return state.x, state.x - x, state.v, state.v - v
 
 
 def _penalty(allowed: Tensor, like: Tensor) -> Tensor:
-    """0 where attention is allowed, and elsewhere what makes its weight 0."""
+    """The mask as a bias on logits: 0 where attention is allowed, elsewhere hugely negative."""
     lowest = torch.finfo(like.dtype).min / 2  # (a bias may be added)
     return torch.zeros_like(allowed, dtype=like.dtype).masked_fill(~allowed, lowest)

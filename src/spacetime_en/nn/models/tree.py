@@ -23,8 +23,7 @@ class Tree(nn.Module):
         parents: the parent of every joint; the root, joint 0, is its own. None: there are no bones,
             every node is a root.
         nodes: number N of joints.
-        mirrored: find limbs that the tree has twice, which may be swapped; otherwise there are no
-            sides.
+        mirrored: find limbs that occur in pairs and may be swapped; otherwise there are no sides.
     """
 
     inner: Tensor  # 1 for joints with a parent, 0 for roots, (N, 1)
@@ -68,7 +67,7 @@ class Tree(nn.Module):
         return path
 
     def _shapes(self, depths: list[int]) -> list[int]:
-        """The shape of the subtree of each joint: equal numbers for equal subtrees."""
+        """A number for the shape of each joint's subtree, equal for equal subtrees."""
         numbers: dict[tuple[int, ...], int] = {}
         shapes = [0] * len(self.parents)
         for joint in sorted(range(len(shapes)), key=lambda j: -depths[j]):  # leaves first
@@ -77,7 +76,7 @@ class Tree(nn.Module):
         return shapes
 
     def _pair(self, joint: int, shapes: list[int]) -> None:
-        """Swap two children of a joint with equal subtrees: a left and a right limb."""
+        """Pair children of a joint with equal subtrees: a left and a right limb."""
         children = self._children[joint]
         for place, one in enumerate(children):
             for other in children[place + 1 :]:
@@ -94,7 +93,7 @@ class Tree(nn.Module):
 
     @property
     def has_sides(self) -> bool:
-        """Whether there are limbs to swap."""
+        """Whether there are limbs that can be swapped."""
         return self.mirror != list(range(len(self.mirror)))
 
     def mirrored(self, graph: SpacetimeGraph) -> SpacetimeGraph:
@@ -116,7 +115,7 @@ class Tree(nn.Module):
         return x - x[..., self.parents, :] * self.inner
 
     def without_root(self, bones: Tensor) -> Tensor:
-        """The same with zero for roots, whose position is not a direction."""
+        """The bones with zero for roots, whose position is not a direction."""
         return bones * self.inner
 
     def joints(self, bones: Tensor) -> Tensor:
@@ -125,10 +124,10 @@ class Tree(nn.Module):
 
 
 def parents_of(bones: Tensor) -> list[int] | None:
-    """The tree of a skeleton with its root at joint 0; None: there is no such tree.
+    """The parents in a skeleton with its root at joint 0; None if it is not such a tree.
 
     Args:
-        bones: 1 for pairs of joints that a bone connects, 0 for others, (N, N).
+        bones: 1 for pairs of joints connected by a bone, else 0, (N, N).
     """
     N = len(bones)
     bones = bones * (1 - torch.eye(N).to(bones))

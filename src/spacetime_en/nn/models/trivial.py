@@ -10,7 +10,7 @@ from spacetime_en.nn.state import Units, at_frame, last_state, mean_over_time
 
 
 class _Trivial(Forecaster):
-    """What all have in common: they start at each node's own observations, and know any time."""
+    """The common base: forecasts start from each node's own observations, for any target time."""
 
     forecasts_paths = True
     reads_horizon = True
@@ -31,7 +31,7 @@ class LastFrame(_Trivial):
 
 
 class StraightLine(_Trivial):
-    """Every node goes on with its last velocity: x + horizon v, v."""
+    """Every node continues at its last velocity: x + horizon v, v."""
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
         units, x, v = last_state(graph)
@@ -49,10 +49,11 @@ def times_ahead(graph: SpacetimeGraph) -> Tensor:
 
 
 class Parabola(_Trivial):
-    """Every node goes on along the parabola through its last three observed positions.
+    """Every node continues on the parabola through its last three observed positions.
 
-    Newton's form, x(t) = x_0 + (t - t_0) x[0, 1] + (t - t_0)(t - t_1) x[0, 1, 2], with divided
-    differences, the last one first. With fewer than three observations, the straight line.
+    In Newton's form, x(t) = x_0 + (t - t_0) x[0, 1] + (t - t_0)(t - t_1) x[0, 1, 2], with divided
+    differences and the last observation as x_0. With fewer than three observations, the straight
+    line.
     """
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
@@ -64,7 +65,7 @@ class Parabola(_Trivial):
         number = torch.arange(L, device=graph.x.device)[None, :, None].expand(B, L, N)
         if graph.observed is not None:
             number = torch.where(graph.observed, number, -1)
-        last = number.topk(3, dim=1).values  # (B, 3, N), the newest first, -1 where there is none
+        last = number.topk(3, dim=1).values  # (B, 3, N), newest first, -1 where there is none
         frames = last.clamp(min=0).unbind(1)
         times = -graph.since.to(state.x.dtype)[..., None, None].expand(B, L, N, 1)
         (x0, t0), (x1, t1), (x2, t2) = (
@@ -90,10 +91,10 @@ def _or_one(t: Tensor) -> Tensor:
 
 
 class LeastSquaresLine(_Trivial):
-    """The straight line through all of a node's observations that fits best: for noisy data.
+    """The straight line that best fits all of a node's observations: for noisy data.
 
     It minimises sum_t |x(t) - p - q t|^2 + |v(t) - q|^2 over p and q, for each node. Positions
-    and velocities weigh the same, in the units of the graph: right when their noise is equal.
+    and velocities have the same weight, in the units of the graph: right if their noise is equal.
     """
 
     def forecast(self, graph: SpacetimeGraph) -> Forecast:
@@ -102,7 +103,7 @@ class LeastSquaresLine(_Trivial):
         x_mean = mean_over_time(state.x, observed)  # (B, N, n)
         v_mean = mean_over_time(state.v, observed)
         times = (graph.times - graph.times[:, :1]).to(state.x.dtype)[..., None, None]
-        if observed is not None:  # (the first frame may be missing, and have any time)
+        if observed is not None:  # (the first frame may be missing, and its time arbitrary)
             times = -graph.since.to(state.x.dtype)[..., None, None]  # (B, L, 1, 1)
             times = times.masked_fill(~observed.unsqueeze(-1), 0.0)  # (B, L, N, 1)
         t_mean = mean_over_time(times, observed)  # (B, 1 or N, 1)

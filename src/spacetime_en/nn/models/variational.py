@@ -1,4 +1,4 @@
-"""Motions whose law is made of derivatives of one learned scalar, such as an energy."""
+"""Laws of motion derived from one learned scalar, such as an energy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from spacetime_en.nn.physics.scalars import PairScalars
 class Variational(LawOfMotion):
     """Runge-Kutta integration of a law that is derived from invariant scalars of pairs.
 
-    Subclasses have the settings ``hidden`` and ``layers`` besides those of :class:`LawOfMotion`.
+    Subclasses have the settings ``hidden`` and ``layers`` in addition to those of
+    :class:`LawOfMotion`.
     """
 
     def __init__(self, invariants: int, outputs: int) -> None:
@@ -41,7 +42,7 @@ class Variational(LawOfMotion):
             )
         if not torch.is_inference_mode_enabled():
             return super().forecast(graph)
-        with torch.inference_mode(False), torch.no_grad():  # what is to be differentiated by
+        with torch.inference_mode(False), torch.no_grad():  # (inference tensors have no gradients)
             return super().forecast(graph._map(torch.clone))
 
 
@@ -52,5 +53,5 @@ def kinetic_energies(pairs: Pairs, v: Tensor) -> Tensor:
 
 
 def of_pairs(pairs: Pairs, energies: Tensor) -> Tensor:
-    """Halves of the energies (B, 1, N, K, 1), as each pair is there twice, (B, N, K)."""
+    """Half of each energy, as each pair appears twice, (B, 1, N, K, 1) -> (B, N, K)."""
     return (energies * pairs.neighbourhood.mask.unsqueeze(-1) / 2)[:, 0, :, :, 0]

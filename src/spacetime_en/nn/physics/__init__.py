@@ -1,7 +1,7 @@
-"""The parts of models that integrate motion.
+"""Parts of the models that integrate a law of motion.
 
-``force`` is a learned law between pairs, ``potential`` one that is derived from their energy,
+``force`` is a learned force law of pairs, ``potential`` one derived from a pair potential, and
 ``graph_force`` one of many bodies; ``mechanics`` has the equations of Hamilton and Lagrange, and
-``scalars`` what their energies are made of. ``integration`` advances all of them, in the steps of
+``scalars`` the pair scalars of their energies. ``integration`` integrates all of them, in steps of
 ``leapfrog`` or ``runge_kutta``. Imports layers, no model.
 """

@@ -1,8 +1,8 @@
-"""A learned law of force between pairs of nodes.
+"""A learned force law between pairs of nodes.
 
-Forces between bodies span many orders of magnitude, from close encounters to far neighbours. The
-law is therefore learned between logarithms: a network of log r gives the arcsinh of the force, and
-a power law, whatever its exponent, is nearly a straight line to it.
+Forces between bodies span many orders of magnitude, from close encounters to distant neighbours.
+The law is therefore learned on logarithmic axes: a network maps log r to the arcsinh of the force,
+so that a power law, whatever its exponent, is nearly a straight line.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from spacetime_en.nn.layers.neighbourhood import Neighbourhood
 from spacetime_en.nn.layers.pieces import by_pieces
 
 MAX_ARCSINH = 12.0  # of the force between two nodes, which is at most e^12 / 2 in the model's units
-QUADRATURE = 64  # points at which a force is integrated to its potential
-CHUNK = 16_384  # pairs at a time on a CPU, whose activations stay in its caches
+QUADRATURE = 64  # number of points for integrating a force to its potential
+CHUNK = 16_384  # pairs at a time on a CPU, so that activations stay in its caches
 
 
 class Pairs(NamedTuple):
-    """Who acts on whom, and the features that their force may depend on.
+    """Pairs of interacting nodes, and the features that their force may depend on.
 
     Args:
         neighbourhood: the edges of B graphs of one frame.
-        s: features of the pair, constant in time, (B, 1, N, K, c).
-        softening: a length below which forces are smoothed.
-        mass: of the nodes, (B, N, 1); None: 1.
+        s: features of the pairs, constant in time, (B, 1, N, K, c).
+        softening: the length below which forces are smoothed.
+        mass: masses of the nodes, (B, N, 1); None: 1.
     """
 
     neighbourhood: Neighbourhood
@@ -49,14 +49,14 @@ class Pairs(NamedTuple):
         return x_ij, (x_ij.square().sum(-1, keepdim=True) + self.softening**2).sqrt()
 
     def velocity_differences(self, v: Tensor) -> Tensor:
-        """v_i - v_j, which do not wrap in a box, (B, N, n) -> (B, 1, N, K, n)."""
+        """v_i - v_j, which are not wrapped in a box, (B, N, n) -> (B, 1, N, K, n)."""
         return self.neighbourhood._replace(cell=None).differences(v.unsqueeze(1))
 
 
 class PairForce(nn.Module):
     """a_i = sum_j (x_i - x_j) / r_ij  sinh phi(log r_ij, s_ij).
 
-    Where s_ij = s_ji the accelerations of a pair are opposite and depend on its distance alone:
+    Where s_ij = s_ji the accelerations of a pair are opposite and depend only on its distance:
     momentum is conserved, and so is an energy, because every such force is the gradient of a
     potential.
 
@@ -73,14 +73,14 @@ class PairForce(nn.Module):
         self.phi = nn.Sequential(*mlp(1 + features, hidden, hidden), nn.SiLU(), last)
 
     def forward(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor:
-        """Accelerations (B, N, n), from the differences and distances of all pairs."""
+        """Accelerations, (B, N, n), from the differences and distances of all pairs."""
         pull = self._strengths(r, pairs) / r * pairs.neighbourhood.mask.unsqueeze(-1)
         return torch.einsum("blnkc,blnkd->bnd", pull, x_ij)
 
     def _strengths(self, r: Tensor, pairs: Pairs) -> Tensor:
         """The forces of all pairs, (B, 1, N, K, 1); 0 in unused places of neighbour lists.
 
-        Nearly all of the time is spent here, and half of the places may be unused.
+        Unused places are skipped: nearly all time is spent here, and half of them may be unused.
         """
         # (Compiled or exported code must not depend on values.)
         if pairs.neighbourhood.complete or torch.compiler.is_compiling():
@@ -90,7 +90,7 @@ class PairForce(nn.Module):
         return forces.new_zeros(r.numel(), 1).index_copy(0, at, forces).view(r.shape)
 
     def _by_chunks(self, r: Tensor, s: Tensor) -> Tensor:
-        """`strength` on all threads, with few enough pairs at a time for the caches."""
+        """`strength` on all threads, in chunks of pairs that fit into the caches."""
         pairs = r.numel()
         if not runs_eagerly() or pairs <= CHUNK or r.device.type != "cpu":
             return self.strength(r, s)
@@ -105,11 +105,11 @@ class PairForce(nn.Module):
         return forces.view(r.shape)
 
     def potential(self, r: Tensor, s: Tensor) -> Tensor:
-        """The energy of pairs at distances r (..., 1) with features s (..., c), (..., 1).
+        """The potential of pairs at distances r (..., 1) with features s (..., c), (..., 1).
 
-        U(r), the integral of the force from r to 1, which is also that from log r to 0 of the force
-        times the distance; -dU/dr is the force. Where forces are softened, r is the softened
-        distance.
+        U(r) is the integral of the force from r to 1, so that -dU/dr is the force; it is computed
+        as the integral of the force times the distance over the logarithm of the distance, from
+        log r to 0. Where forces are softened, r is the softened distance.
         """
         log_r = r.log()
         energy = torch.zeros_like(r)
@@ -126,10 +126,10 @@ class PairForce(nn.Module):
 
 
 def shortest_time(r: Tensor, v: Tensor, a: Tensor, pairs: Pairs) -> Tensor:
-    """The shortest time in which two nodes could meet, by their speed or by their pull, (B,).
+    """The shortest time in which two nodes could meet, by velocity or by acceleration, (B,).
 
-    The least of r / |v_i - v_j| and sqrt(r / |a_i - a_j|) over the pairs of each graph, with
-    distances r as forces see them, (B, 1, N, K, 1).
+    The minimum of r / |v_i - v_j| and sqrt(r / |a_i - a_j|) over the pairs of each graph, with
+    softened distances r, (B, 1, N, K, 1).
     """
     v_ij, a_ij = (pairs.velocity_differences(t).square().sum(-1).sqrt() for t in (v, a))
     tiny = torch.finfo(r.dtype).tiny

@@ -1,4 +1,4 @@
-"""A learned law of force of many bodies: an EGNN gives the accelerations."""
+"""A learned many-body force law: an EGNN gives the accelerations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from spacetime_en.nn.physics.force import Pairs
 
 
 class GraphForce(nn.Module):
-    """a_i = sum_j x_ij / r_ij phi_x(m_ij), the sum of all layers, with messages
-    m_ij = phi_e(h_i, h_j, log r_ij, s_ij) and h_i <- h_i + phi_h(h_i, sum_j m_ij).
+    """a_i = sum_j x_ij / r_ij phi_x(m_ij), summed over all layers.
 
-    Unlike the law of a pair it may depend on all nodes around, and need not conserve anything.
+    With messages m_ij = phi_e(h_i, h_j, log r_ij, s_ij) and h_i <- h_i + phi_h(h_i, sum_j m_ij).
+    Unlike a pair force it may depend on all surrounding nodes, and need not conserve anything.
 
     Args:
         features: number of features s_ij of a pair.
@@ -25,11 +25,11 @@ class GraphForce(nn.Module):
     def __init__(self, features: int, hidden: int, layers: int) -> None:
         super().__init__()
         self.h = nn.Parameter(torch.randn(hidden))
-        updates = [True] * (layers - 1) + [False]  # nobody reads the last features
+        updates = [True] * (layers - 1) + [False]  # the last features are not used
         self.layers = nn.ModuleList(PullLayer(features, hidden, update) for update in updates)
 
     def forward(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor:
-        """Accelerations (B, N, n), from the differences and distances of all pairs."""
+        """Accelerations, (B, N, n), from the differences and distances of all pairs."""
         h = self.h.expand(*x_ij.shape[:3], -1)
         s, towards = torch.cat([r.log(), pairs.s], dim=-1), x_ij / r
         total = torch.zeros_like(x_ij[:, 0, :, 0])
@@ -40,7 +40,7 @@ class GraphForce(nn.Module):
 
 
 class PullLayer(nn.Module):
-    """One graph convolution: what pulls on nodes, and the update of their features, if any."""
+    """One graph convolution: accelerations of the nodes, and optionally an update of features."""
 
     def __init__(self, features: int, hidden: int, update: bool) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Integration of the motions of a batch of systems, each with adaptive steps of its own.
+"""Integration of a batch of systems, each with its own adaptive steps.
 
 Close encounters need short steps; a system takes them when, and only when, two of its nodes are
-about to meet. What a step is, a scheme says: :mod:`~spacetime_en.nn.physics.leapfrog` or
+about to meet. The steps are those of a scheme: :mod:`~spacetime_en.nn.physics.leapfrog` or
 :mod:`~spacetime_en.nn.physics.runge_kutta`.
 """
 
@@ -16,11 +16,11 @@ from torch import Tensor
 
 from spacetime_en.nn.physics.force import Pairs, shortest_time
 
-COMPACT_ABOVE = 0.15  # fraction of finished systems above which only the others go on
+COMPACT_ABOVE = 0.15  # fraction of finished systems above which they are removed from the batch
 
 
 class StepControl(NamedTuple):
-    """How long the steps are.
+    """How step sizes are chosen.
 
     Args:
         min_steps, max_steps: bounds on the number of steps for the whole duration.
@@ -34,10 +34,10 @@ class StepControl(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How fast a state changes, and how far apart its nodes are.
+    """The time derivatives of a state, and the distances of its nodes.
 
     Args:
-        x, v: the derivatives of positions and velocities by time, (B, N, n).
+        x, v: the time derivatives of positions and velocities, (B, N, n).
         r: distances of all pairs, (B, 1, N, K, 1).
     """
 
@@ -47,7 +47,7 @@ class Rates(NamedTuple):
 
 
 class Scheme(Protocol):
-    """A law of motion, and how a step is taken by it."""
+    """A law of motion, with a method of integration."""
 
     def rates(self, pairs: Pairs, x: Tensor, v: Tensor) -> Rates:
         """The rates of nodes at x with velocities v, (B, N, n)."""
@@ -55,7 +55,7 @@ class Scheme(Protocol):
     def step(
         self, pairs: Pairs, x: Tensor, v: Tensor, rates: Rates, h: Tensor
     ) -> tuple[Tensor, Tensor, Rates]:
-        """One step of length h, (B, 1, 1); rates are those of the state before and after."""
+        """One step of size h, (B, 1, 1), from a state and its rates to the next."""
 
 
 def advance(
@@ -66,11 +66,11 @@ def advance(
     legs: Sequence[tuple[Tensor, StepControl]],
     bound: float | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Positions and velocities at the end of each leg of a motion.
+    """Positions and velocities at the end of each leg of a trajectory.
 
     Args:
         x, v: initial positions and velocities, (B, N, n).
-        legs: the duration of each, (B,), and how long its steps are.
+        legs: the duration, (B,), and the step control of each.
         bound: on the norm of a system's gradient at every step, see :class:`_BoundedGradient`.
     Returns: x, v, each (B, N, n), for every leg.
     """
@@ -100,8 +100,8 @@ def _leg(
     """The state after `duration`."""
     if control.step_fraction is not None:
         adaptively = _leg_adaptively
-        # Which systems go on depends on values, so this is not for the compiler. (As a decorator,
-        # `disable` would import all of torch's compiler, which takes seconds.)
+        # Control flow depends on values, which cannot be compiled. (As a decorator, `disable` would
+        # import all of torch's compiler, which takes seconds.)
         if "torch._dynamo" in sys.modules:
             adaptively = torch.compiler.disable(adaptively)
         return adaptively(scheme, pairs, state, duration, control)
@@ -151,7 +151,7 @@ def _leg_adaptively(
 
 
 class _Bounded(NamedTuple):
-    """A scheme through whose steps gradients go no steeper than `bound`."""
+    """A scheme that bounds the gradients through each of its steps."""
 
     scheme: Scheme
     bound: float
@@ -169,7 +169,7 @@ class _Bounded(NamedTuple):
 class _BoundedGradient(torch.autograd.Function):
     """The identity; its gradient is clipped, system by system, to the norm `bound`.
 
-    After a close encounter, motions are chaotic and gradients grow without limit: a handful of
+    After a close encounter, trajectories are chaotic and gradients grow without bound: a few
     systems would dominate every training step.
     """
 

@@ -1,7 +1,7 @@
-"""Leapfrog: steps of second order for forces that depend on positions alone.
+"""Leapfrog: a second-order method for forces that depend only on positions.
 
-Kick, drift, kick: v += h/2 a(x); x += h v; v += h/2 a(x). It is time-reversible and, with equal
-steps, symplectic: energy errors stay bounded.
+Kick, drift, kick: v += h/2 a(x); x += h v; v += h/2 a(x). With equal steps it is time-reversible
+and symplectic: energy errors stay bounded.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from spacetime_en.nn.layers.recomputed import recomputed
 from spacetime_en.nn.physics.force import PairForce, Pairs
 from spacetime_en.nn.physics.integration import Rates
 
-# Pairs above which activations of the law of force are computed again in the backward pass: half a
-# kilobyte for each pair in each step would be gigabytes.
+# Number of pairs above which activations of the force law are recomputed in the backward pass:
+# storing half a kilobyte for each pair in each step would take gigabytes.
 RECOMPUTE_ABOVE = 16_384
 
 
@@ -32,7 +32,7 @@ class Leapfrog(NamedTuple):
     force: Force
 
     def rates(self, pairs: Pairs, x: Tensor, v: Tensor) -> Rates:
-        # (Distances are there to choose steps by, which has no gradient.)
+        # (Distances are used only to choose steps, which has no gradient.)
         inputs = (x, pairs.s, *(() if pairs.mass is None else (pairs.mass,)))
 
         def at(x: Tensor, s: Tensor, mass: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -41,7 +41,7 @@ class Leapfrog(NamedTuple):
             return self.force(x_ij, r, there), r.detach()
 
         cell = pairs.neighbourhood.cell
-        known = cell is None or not cell.requires_grad  # all that gradients may be asked of
+        known = cell is None or not cell.requires_grad  # nothing else may need gradients
         large = runs_eagerly() and pairs.neighbourhood.mask.numel() > RECOMPUTE_ABOVE
         if known and large and isinstance(self.force, PairForce):
             return Rates(v, *recomputed(at, inputs, tuple(self.force.parameters())))

@@ -1,4 +1,4 @@
-"""The equations of Hamilton and of Lagrange, for any scalar of positions and velocities."""
+"""The equations of Hamilton and Lagrange, for any scalar function of positions and velocities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Of positions and velocities (B, ...), one number for each system, (B,).
+# A function of positions and velocities, (B, ...), with one value for each system, (B,).
 Scalar = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -17,7 +17,7 @@ def hamilton(energy: Scalar, x: Tensor, v: Tensor, mass: Tensor | float) -> tupl
     Args:
         energy: H as a function of x and v = p/m.
         x, v: (B, ...).
-        mass: broadcast to them.
+        mass: broadcast to x and v.
     """
     train = torch.is_grad_enabled()
     with torch.enable_grad():
@@ -34,13 +34,13 @@ def euler_lagrange(lagrangian: Scalar, x: Tensor, v: Tensor, inertia: Tensor) ->
     Args:
         lagrangian: L, a function of x and v.
         x, v: (B, N, n).
-        inertia: the matrix d^2 L/dv^2, (B, N, N), the same for each component of space.
+        inertia: the matrix d^2 L/dv^2, (B, N, N), the same for each spatial component.
     """
     train = torch.is_grad_enabled()
     with torch.enable_grad():
         at, by = _variable(x), _variable(v)
         (of_x,) = torch.autograd.grad(lagrangian(at, by).sum(), at, create_graph=True)
-        along = (of_x * v).sum()  # (v itself, which is constant to the derivative by `by`)
+        along = (of_x * v).sum()  # (v itself, which is constant for the derivative by `by`)
         (transport,) = torch.autograd.grad(  # (0, where L is a sum of functions of x and v)
             along, by, create_graph=train, materialize_grads=True
         )
@@ -49,5 +49,5 @@ def euler_lagrange(lagrangian: Scalar, x: Tensor, v: Tensor, inertia: Tensor) ->
 
 
 def _variable(t: Tensor) -> Tensor:
-    """The same numbers, to differentiate by, connected to where they come from."""
+    """The same values, as a variable of differentiation that keeps its autograd history."""
     return t.view_as(t) if t.requires_grad else t.detach().requires_grad_()

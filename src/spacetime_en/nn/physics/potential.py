@@ -1,8 +1,8 @@
-"""A learned potential between pairs of nodes; their force is its derivative.
+"""A learned potential between pairs of nodes; the force is its derivative.
 
-Potentials, too, span many orders of magnitude, and are learned between logarithms: a network of
-log r gives the arcsinh of the potential. Of a function of one number that is a small network the
-derivative is written out, which costs as much as the function itself.
+Potentials span many orders of magnitude, too, and are learned on logarithmic axes: a network maps
+log r to the arcsinh of the potential. Its derivative by the scalar log r is written out, in forward
+mode, which costs as much as the network itself.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from spacetime_en.nn.physics.force import MAX_ARCSINH, PairForce, Pairs
 class PairPotential(PairForce):
     """m_i a_i = -d/dx_i U,    U = 1/2 sum_ij sinh phi(log r_ij, s_ij).
 
-    Whatever s_ij is, also if it is not s_ji, the forces of a pair are opposite: those of i <- j act
-    on j, too.
+    The forces of a pair are opposite even if s_ij is not s_ji: that of i <- j also acts on j.
     """
 
     def forward(self, x_ij: Tensor, r: Tensor, pairs: Pairs) -> Tensor:
@@ -32,14 +31,14 @@ class PairPotential(PairForce):
         return phi.clamp(-MAX_ARCSINH, MAX_ARCSINH).sinh()
 
     def strength(self, r: Tensor, s: Tensor) -> Tensor:
-        """-dU/dr = -cosh(phi) phi' / r, where phi' is the derivative by log r."""
+        """-dU/dr = -cosh(phi) phi' / r, where phi' is the derivative with respect to log r."""
         phi, slope = value_and_slope(self.phi, torch.cat([r.log(), s], dim=-1))
         slope = slope * (phi.abs() < MAX_ARCSINH)
         return -phi.clamp(-MAX_ARCSINH, MAX_ARCSINH).cosh() * slope / r
 
 
 def value_and_slope(phi: nn.Sequential, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """A network of Linears and SiLUs at (..., c), and its derivative by the first input."""
+    """A network of Linears and SiLUs at (..., c), and its derivative by the first component."""
     value, slope = inputs, torch.zeros_like(inputs)
     slope[..., 0] = 1.0
     for layer in phi:

@@ -1,4 +1,4 @@
-"""The classical Runge-Kutta method: steps of fourth order for any law of motion."""
+"""The classical fourth-order Runge-Kutta method, for any law of motion."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RungeKutta(NamedTuple):
     def step(
         self, pairs: Pairs, x: Tensor, v: Tensor, rates: Rates, h: Tensor
     ) -> tuple[Tensor, Tensor, Rates]:
-        k1 = self.field(pairs, x, v)  # (again: gradients go through x and v alone, as bounded)
+        k1 = self.field(pairs, x, v)  # (recomputed: gradients go only through the bounded x and v)
         k2 = self.field(pairs, x + h / 2 * k1[0], v + h / 2 * k1[1])
         k3 = self.field(pairs, x + h / 2 * k2[0], v + h / 2 * k2[1])
         k4 = self.field(pairs, x + h * k3[0], v + h * k3[1])
         dx, dv = ((a + 2 * b + 2 * c + d) / 6 for a, b, c, d in zip(k1, k2, k3, k4, strict=True))
         x, v = x + h * dx, v + h * dv
         _, r = pairs.differences(x)
-        return x, v, Rates(*k4, r)  # (k4 is at the end to the third order: near enough)
+        return x, v, Rates(*k4, r)  # (k4: the rates at the end to third order, near enough)

@@ -1,4 +1,4 @@
-"""Learned invariant scalars of pairs of nodes, of which energies are made."""
+"""Learned invariant scalars of pairs of nodes, from which energies are built."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spacetime_en.nn.physics.force import MAX_ARCSINH, Pairs
 class PairScalars(nn.Module):
     """u_ij = phi(h_i, h_j, s_ij), after rounds of messages m_ij = phi_e(h_i, h_j, s_ij).
 
-        h_i <- h_i + phi_h(h_i, sum_j m_ij),    h_i = 0 at first.
+        h_i <- h_i + phi_h(h_i, sum_j m_ij),    h_i = 0 initially.
 
-    The rounds let what two nodes have in common depend on the nodes around them.
+    The rounds let the scalars of a pair depend on the surrounding nodes.
 
     Args:
         invariants: number of scalars s_ij of a pair.
         hidden: width of h and of the messages.
-        layers: number of rounds.
+        layers: number of rounds of message passing.
         outputs: number of scalars u_ij.
     """
 
@@ -32,12 +32,12 @@ class PairScalars(nn.Module):
         )
         self.phi_h = nn.ModuleList(mlp(2 * hidden, hidden, hidden) for _ in range(layers))
         last = nn.Linear(hidden, outputs)
-        nn.init.zeros_(last.weight)  # before training, they are 0 everywhere
+        nn.init.zeros_(last.weight)  # the scalars are 0 before training
         nn.init.zeros_(last.bias)
         self.phi = nn.Sequential(*mlp(width, hidden, hidden), nn.SiLU(), last)
 
     def forward(self, pairs: Pairs, s: Tensor) -> Tensor:
-        """Scalars s (B, 1, N, K, invariants) to u (B, 1, N, K, outputs)."""
+        """s, (B, 1, N, K, invariants), to u, (B, 1, N, K, outputs)."""
         mask = pairs.neighbourhood.mask.unsqueeze(-1)
         h = s.new_zeros(*s.shape[:3], self.hidden)
         for phi_e, phi_h in zip(self.phi_e, self.phi_h, strict=True):
