@@ -28,7 +28,7 @@ def named_object(path: str, *, trust: bool = True) -> Any:
     Args:
         path: ``package.Class`` or ``package:Class``; modules in the working directory count.
         trust: whether the module may be imported, which runs its code; otherwise it must be
-            already be imported.
+            imported already.
     """
     module, _, attribute = path.replace(":", ".").rpartition(".")
     loaded = sys.modules.get(module)
