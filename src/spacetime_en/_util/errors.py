@@ -28,7 +28,7 @@ def first_line(error: BaseException, most: int = 400) -> str:
 
 
 def in_short(error: BaseException) -> str:
-    """An error on one line: its message, and its type if the message is not meant for users."""
+    """An error in one line: its message, and its kind if the message is not meant for users."""
     kind = "" if isinstance(error, (InputError, ImportError, OSError)) else type(error).__name__
     return ": ".join(filter(None, (kind, first_line(error))))
 
