@@ -40,10 +40,10 @@ class Evidence:
     Args:
         p: the probability of so large a statistic if the symmetry holds; None: nothing is left to
             test with.
-        gain: the fraction by which the squared error of the forecasts falls when they may use psi,
-            on held-out recordings.
+        gain: by how much the squared error of the forecasts falls when they may use psi, as a
+            share of it, on recordings that were not fitted.
         interval: of the gain, 95 %; None: too few groups.
-        explained: the fraction of the residual's square that c explains.
+        explained: the share of the residual's square that c explains.
         spread: the fraction of the variance of psi that is left given c.
         z: the studentised covariance of each psi with the residual, (q,).
     """
@@ -227,7 +227,7 @@ def _by_flipping(sums: Array, inflation: float, seed: int) -> float:
 
 
 def _gains(left: Array, over: Array, folds: NDArray[np.int64]) -> Array:
-    """The fall in squared error when psi is regressed on, too, row by row, held out, (R,)."""
+    """By how much squared errors fall if psi is regressed on, too, row by row, held out, (R,)."""
     q = over.shape[1]
     grams, sides = [], []
     for k in range(FOLDS):

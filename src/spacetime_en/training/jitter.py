@@ -21,10 +21,10 @@ def typical_step(graph: SpacetimeGraph) -> float:
 
 
 def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
-    """Add independent Gaussian errors to the observed positions, with one scale per window.
+    """Add independent Gaussian errors to the observed positions, of one size per window.
 
-    The scale is `most` u^3 with u uniform in [0, 1], so that most errors are small. Velocities are
-    taken to be differences of observations, and change accordingly.
+    The size is `most` u^3 with u uniform in [0, 1]: small errors are as common as large ones.
+    Velocities are taken to be differences of observations, and change with them.
     """
     B, L, *_ = graph.x.shape
     size = most * torch.rand(B, 1, 1, 1, device=graph.x.device, dtype=graph.x.dtype) ** 3
