@@ -1,8 +1,8 @@
-"""Calibration of a model with a spread: predicted against actual errors of its nodes.
+"""Calibration of a model with a spread: predicted against actual errors per node.
 
 ``python benchmarks/calibration.py RUN --out calibration.png``, for a run of a model with samples
-(``spacetime train set-2 --model.samples 20 ...``), on its own test windows. Where targets are
-noisy, both errors include the noise: it was in the targets that taught the samples.
+(``spacetime train set-2 --model.samples 20 ...``), on its own test windows. If targets are noisy,
+both errors include the noise, since the samples were trained on noisy targets.
 """
 
 import argparse

@@ -1,14 +1,14 @@
-"""Claims that check themselves: the numbers of the README and the docs, said against found.
+"""Self-checking claims: the numbers in the README and the docs, claimed against found.
 
     python -m benchmarks.claims                  # `make claims`: everything, in minutes
-    python -m benchmarks.claims --stored         # only what stored results say, in a second
+    python -m benchmarks.claims --stored         # only stored results, in a second
     python -m benchmarks.claims --only demo-set  # only what comes from these sources
 
 ``docs/claims.toml`` lists them, with the format at its top. A claim quotes its page, with every
-claimed number in braces, and names where each comes from: stored results, or commands that print
-JSON and are run here, in a folder of their own. A number holds if what is found is as far from it
-as rounding explains, or within the stated spread. The exit status is 1 if one does not, or if a
-page no longer says what is quoted, or a command fails.
+claimed number in braces, and names the source of each: stored results, or commands that print JSON
+and are run here, in a separate folder. A number holds if it differs from the found value by no more
+than rounding explains, or than the stated spread. The exit status is 1 if a number does not hold,
+a page no longer contains the quotation, or a command fails.
 """
 
 import argparse
@@ -47,18 +47,18 @@ SPREAD = r"|any|x\d+(\.\d+)?|\d+(\.\d+)? %"
 
 
 class UncheckedError(Exception):
-    """A source cannot be asked on this machine, and why."""
+    """A source cannot be evaluated on this machine, and why."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where numbers come from: files of stored results, or commands of which the last prints JSON.
+    """A source of numbers: files of stored results, or commands of which the last prints JSON.
 
     Args:
-        name: what claims call it.
-        stored: the files, as a pattern; several are, for instance, several seeds.
-        run: the commands, one after the other.
-        at: where in the JSON the numbers are that claims ask for; keys are joined by points.
+        name: as used by claims.
+        stored: the files, as a pattern; several files are, for instance, several seeds.
+        run: the commands, in sequence.
+        at: the place in the JSON that claims refer to; keys are joined by points.
         needs: environment variables and packages without which the commands cannot run.
     """
 
@@ -69,7 +69,7 @@ class Source:
     needs: tuple[str, ...] = ()
 
     def documents(self, workshop: "Workshop") -> list[Any]:
-        """Its JSON: one document for each file, or that of the commands."""
+        """Its JSON: one document per file, or that of the commands."""
         if self.stored:
             paths = sorted(ROOT.glob(self.stored))
             if not paths:
@@ -84,13 +84,13 @@ class Source:
 
 @dataclass
 class Workshop:
-    """A folder in which commands are run, each once; without a folder none is."""
+    """A folder in which commands are run, each once; without a folder none is run."""
 
     folder: Path | None = None
     printed: dict[str, str] = field(default_factory=dict)
 
     def run(self, command: str) -> str:
-        """What a command prints; its first word is ``spacetime`` or ``python``."""
+        """The output of a command whose first word is ``spacetime`` or ``python``."""
         if self.folder is None:
             raise UncheckedError("takes longer than a second")
         if command not in self.printed:
@@ -115,17 +115,17 @@ class Workshop:
 
 @dataclass(frozen=True)
 class Claim:
-    """Some numbers that a page says.
+    """Some numbers stated on a page.
 
     Args:
         page: the page, relative to the repository.
         says: the quotation, its claimed numbers in braces.
         sources: for each number the name of its source; "": it was not kept, see `by`.
         find: for each number its place in the source.
-        take: for each number what to take of several files (see `STATISTICS`).
-        spread: for each number how far what is found may be from it: "" (rounding), "5 %", "x3" (a
-            factor) or "any" (shown, not judged).
-        by: how numbers were made that are not kept: the command.
+        take: for each number how to combine several files (see `STATISTICS`).
+        spread: for each number how far the found value may be from it: "" (rounding), "5 %",
+            "x3" (a factor) or "any" (shown, not judged).
+        by: the command that produced numbers that were not kept.
     """
 
     page: str
@@ -147,7 +147,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim; numbers that were not looked for have a reason instead."""
+    """The outcome of a claim; numbers that were not checked have a reason instead."""
 
     claim: Claim
     found: tuple[float | str, ...]
@@ -168,7 +168,7 @@ class Verdict:
 
 
 def read_claims(path: Path | None = None) -> tuple[dict[str, Source], list[Claim]]:
-    """The sources and the claims of a file; without one, of the repository's."""
+    """The sources and the claims of a file, by default the repository's."""
     path = path or FILE
     content = tomllib.loads(path.read_text())
     sources = {}
@@ -198,7 +198,7 @@ def read_claims(path: Path | None = None) -> tuple[dict[str, Source], list[Claim
 
 
 def _for_each(given: str | list[str], count: int, what: str) -> tuple[str, ...]:
-    """One word for each number: the same for all of them, or a list."""
+    """One word per number: the same for all of them, or a list."""
     words = (given,) * count if isinstance(given, str) else tuple(given)
     if len(words) != count:
         raise InputError(f"{what}: expected {count} of them, found {len(words)}.")
@@ -207,12 +207,12 @@ def _for_each(given: str | list[str], count: int, what: str) -> tuple[str, ...]:
 
 @cache
 def plain(text: str) -> str:
-    """Text of a page without emphasis, and with single spaces."""
+    """Page text without emphasis, and with single spaces."""
     return " ".join(text.replace("**", "").replace("*", "").split())
 
 
 def look_up(document: Any, path: str) -> float:
-    """The number at a path of keys and, in lists, of places or ``key=value`` of an element."""
+    """The number at a path of keys and, in lists, of indices or ``key=value`` of an element."""
     found = [document]
     for step in filter(None, path.split(".")):
         found = [inner for outer in found for inner in _steps(outer, step)]
@@ -233,12 +233,12 @@ def _steps(outer: Any, step: str) -> Iterator[Any]:
 
 
 def value(text: str) -> float:
-    """A number as pages write it: 796,058 or 1.8e-5 or − 0.987."""
+    """Parse a number as written on a page: 796,058 or 1.8e-5 or − 0.987."""
     return float(text.replace(",", "").replace(" ", "").replace("−", "-"))
 
 
 def within(found: float, said: str, spread: str) -> bool:
-    """Whether what was found is near enough to what is said."""
+    """Whether the found value is close enough to the stated one."""
     mantissa, _, exponent = said.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
     away, rounding = abs(found - value(said)), 0.5 * 10.0 ** (int(exponent or 0) - decimals)
@@ -252,7 +252,7 @@ def within(found: float, said: str, spread: str) -> bool:
 
 @cache
 def pages() -> dict[str, str]:
-    """The README, the docs, and the pages of the weights, as they are."""
+    """The README, the docs, and the pages of the weights, verbatim."""
     paths = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob(WEIGHTS)]
     return {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(paths)}
 
@@ -288,7 +288,7 @@ def unclaimed(claims: Iterable[Claim], page: str) -> list[str]:
 
 
 def show(verdict: Verdict) -> str:
-    """A claim, what it says, and what was found."""
+    """Format a claim: what it says, and what was found."""
     claim = verdict.claim
     said = claim.numbers
     found = [f"{one:.3g}" if isinstance(one, float) else "-" for one in verdict.found]

@@ -5,11 +5,11 @@
     python -m benchmarks.compare_seeds set-2 egnn ridge-shared --long 1m --seeds 2
 
 The right winner is the model with the lowest test error when each has the long budget, or one whose
-paired difference to that model is 0 within its interval. Without presets all that fit are compared;
-`--long-presets` spares those the long budget that nobody expects to win with it.
-Prints one line for each seed: the winner, the wall-clock time (not known of a comparison that was
-interrupted), and what the comparison itself costs. What came out so far is in results/compare, and
-the same command goes on from there, on another machine too.
+paired difference to that model is 0 within its interval. By default all presets that fit are
+compared; `--long-presets` limits the long budget to those that may win with it.
+Prints one line per seed: the winner, the wall-clock time (unknown for a comparison that was
+interrupted), and the overhead of the comparison itself. Results so far are in results/compare, and
+the same command continues from there, on another machine too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
     right, done = found["long"]["right"], found["short"]["seeds"]
     print(f"at {given.long}: {', '.join(right)}")
     for number in range(given.seeds):
-        # (Three trainings each: the next comparison begins with the next three seeds.)
+        # (Three trainings each: the next comparison starts with the next three seeds.)
         folder, seed = given.out / f"short-{number}", 3 * number
         if number == len(done):
             how: dict[str, Any] = {"budget": given.short, "seed": seed}
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def stored(question: dict[str, Any]) -> dict[str, Any] | None:
-    """What is in results/compare, if it answers the same question."""
+    """The content of results/compare, if it answers the same question."""
     path = RESULTS / "seeds.json"
     if not path.exists():
         return None
@@ -82,7 +82,7 @@ def stored(question: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def measured_long(question: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Compare with the long budget, and keep which winners are right."""
+    """Compare with the long budget, and record which winners are right."""
     asked = question["long"]
     made = compare(TASK, folder, asked["presets"], budget=asked["budget"])
     rows = _rows(made.leaderboard.to_json())
@@ -96,7 +96,7 @@ def measured_long(question: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def in_words(one: Mapping[str, Any]) -> str:
-    """What a short comparison chose, in one line."""
+    """The choice of a short comparison, in one line."""
     wrong = "" if one["is_right"] else ", which is wrong"
     wall = one["wall_seconds"]
     took = "an unknown time" if wall is None else f"{wall:.0f} s"
@@ -115,12 +115,12 @@ def right_winners(made: Compared) -> list[str]:
 
 
 def overhead_of(cost: Mapping[str, Any]) -> str:
-    """The share of a comparison's time that was its own, in words."""
+    """The share of a comparison's time that was overhead, in words."""
     return f"overhead {cost['overhead']:.1%}" if "overhead" in cost else "overhead unknown"
 
 
 def _timed(folder: Path, work: Callable[[], Compared]) -> tuple[Compared, float | None]:
-    """A comparison in a folder, and its wall-clock seconds, kept beside; None if not in one go."""
+    """A comparison in a folder, and its wall-clock seconds, stored with it; None if interrupted."""
     kept = folder.with_name(f"{folder.name}.seconds")
     is_new, begin = not folder.exists(), time.monotonic()
     made = work()
@@ -130,7 +130,7 @@ def _timed(folder: Path, work: Callable[[], Compared]) -> tuple[Compared, float 
 
 
 def _rows(board: dict[str, Any]) -> list[dict[str, Any]]:
-    """What decides which winner is right."""
+    """The data that decide which winner is right."""
     return [{key: row.get(key) for key in ("preset", "error", "interval")} for row in board["rows"]]
 
 

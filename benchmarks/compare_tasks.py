@@ -3,11 +3,11 @@
     python -m benchmarks.compare_tasks                              # all tasks: many hours
     python -m benchmarks.compare_tasks springs gravity --presets set-2 egnn --budget 5m --seeds 1
 
-The figures to reach are those of the best preset in results/general (`python -m
+The reference figures are those of the best preset in results/general (`python -m
 benchmarks.general`), means over its seeds, on the same test windows; no task has noisy targets.
-Some were made with settings that a comparison does not choose, such as names of joints or a longer
-budget; these are printed beside the ratio. Run it again to go on after an interruption; each task's
-outcome is a JSON file in results/compare.
+Some were obtained with settings that a comparison does not choose, such as names of joints or a
+longer budget; these are printed next to the ratio. Run it again to continue after an interruption;
+each task's outcome is a JSON file in results/compare.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WITHIN = 1.1
 
 @dataclasses.dataclass(frozen=True)
 class ByHand:
-    """What a preset reaches with settings found by hand.
+    """The result of a preset with settings found by hand.
 
     Args:
         preset: its name.
@@ -78,7 +78,7 @@ def by_hand(row: str) -> ByHand | None:
 
 
 def main() -> None:
-    """Compare on each task, and print the best found beside the figure by hand."""
+    """Compare on each task, and print the best model found next to the figure found by hand."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tasks", nargs="*", default=list(TASKS), help=", ".join(TASKS))
     parser.add_argument("--presets", nargs="*", default=[], help="by default all that fit")
@@ -91,7 +91,7 @@ def main() -> None:
         question = ROWS[TASKS[task]].task
         how: dict[str, Any] = {"budget": given.budget, "seeds": given.seeds}
         board = compare(question, given.out / task, given.presets, **how).leaderboard
-        assert board.best is not None  # (or it would have been refused)
+        assert board.best is not None  # (or it would have been rejected)
         error, known = board.best.error, by_hand(TASKS[task])
         ratio = None if known is None else error / known.error
         found = {

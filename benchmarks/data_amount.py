@@ -1,12 +1,12 @@
-"""Equivariance built in, learned from turned windows, or not at all: error against training data.
+"""Equivariance built in, learned from rotated windows, or absent: error against training data.
 
-    python -m benchmarks.data_amount                              # everything, an hour for a seed
+    python -m benchmarks.data_amount                              # everything, an hour per seed
     python -m benchmarks.data_amount --windows 100 400 --models set-2 transformer --budget 30s
 
 Charged particles, N = 5, 1,000 steps ahead. Every model is trained on the first n windows for the
-same processor time, at the best of three rates (trials of a tenth of the time), and keeps the
-weights that did best on the same 2,000 validation windows. A result is a JSON file in
-results/data_amount, which is not made again; the figure is drawn from all that are there.
+same processor time, at the best of three learning rates (trials of a tenth of the time), and keeps
+the weights that did best on the same 2,000 validation windows. Each result is a JSON file in
+results/data_amount, which is not recomputed; the figure is drawn from all existing results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VALIDATE_EVERY = 100  # steps: a pass over 100 windows is one
 
 @dataclasses.dataclass(frozen=True)
 class Contestant:
-    """A preset, what differs from its defaults, the rates that are tried, and a name."""
+    """A preset with its changes from the defaults, the learning rates to try, and a name."""
 
     preset: str
     label: str
@@ -58,7 +58,7 @@ CONTESTANTS = {
 
 
 def result(name: str, windows: int, seed: int, budget: str, task: Task, runs: Path) -> Path:
-    """Train on the first windows and evaluate, unless it is done; the file with what came out."""
+    """Train on the first windows and evaluate, unless already done; returns the result's file."""
     path = RESULTS / f"{name}--{windows}--seed{seed}.json"
     if path.exists():
         return path
@@ -84,7 +84,7 @@ def result(name: str, windows: int, seed: int, budget: str, task: Task, runs: Pa
 
 
 def first_windows(task: Task, windows: int) -> Task:
-    """The task with the first training windows alone, one from each trajectory."""
+    """The task with only the first training windows, one from each trajectory."""
     whole = task.train
     first = Windows(
         whole.trajectories,
@@ -98,7 +98,7 @@ def first_windows(task: Task, windows: int) -> Task:
 
 
 def line(path: Path) -> str:
-    """A result in one line."""
+    """A result on one line."""
     found = json.loads(path.read_text())
     e = found["evaluation"]
     x, v = e["position_mse"], e["velocity_mse"]
@@ -111,7 +111,7 @@ def line(path: Path) -> str:
 
 
 def draw(folder: Path) -> Path:
-    """The figure of all results in a folder: mean and median test error against windows."""
+    """Draw all results in a folder: mean and median test error against windows."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     figure = new_figure(9.2, 4.0)
     for place, statistic in enumerate(("mean", "median"), start=1):
@@ -125,7 +125,7 @@ def draw(folder: Path) -> Path:
             if not errors:
                 continue
             counts = sorted(errors)
-            # (Over seeds the geometric mean: the axis is logarithmic.)
+            # (The geometric mean over seeds: the axis is logarithmic.)
             means = [math.exp(sum(map(math.log, errors[n])) / len(errors[n])) for n in counts]
             style: dict[str, Any] = {"color": model_colour(k), "marker": MARKERS[k]}
             axes.plot(counts, means, label=one.label, linewidth=1.8, markersize=5, **style)
@@ -147,7 +147,7 @@ def draw(folder: Path) -> Path:
 
 
 def main() -> None:
-    """Make the results that are asked for, print them, and draw all that are there."""
+    """Compute the requested results, print them, and draw all existing ones."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--windows", nargs="+", type=int, default=[100, 400, 1600, 16_000])
     parser.add_argument("--models", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))

@@ -1,8 +1,8 @@
 """Ablation of set-flow on egnn-nbody: python benchmarks/flow_ablation.py.
 
 Every row is the same training with one idea removed; seed 0, the same budget of processor time.
-Prints the test error (position MSE: mean, median, 90th percentile) of the weights that were best in
-validation.
+Prints the test error (position MSE: mean, median, 90th percentile) of the weights with the lowest
+validation error.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from spacetime_en.training import TrainingSettings, fit
 from spacetime_en.training.settings import PRESET_SETTINGS
 
 FORCE_OF_R = "force of r, not of log r"
-# By name: what differs in the curriculum, and in the settings of the model.
+# By name: changes to the curriculum, and to the model's settings.
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "set-flow": ({}, {}),
     "no softening": ({"softening": (1e-3, 1e-3)}, {}),
@@ -34,7 +34,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 class PlainForce(PairForce):
-    """A force that is the network's own output, of r."""
+    """A force that is the network's own output, as a function of r."""
 
     def strength(self, r: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
         force: torch.Tensor = self.phi(torch.cat([r, s], dim=-1))

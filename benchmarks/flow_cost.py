@@ -1,14 +1,14 @@
-"""What set-flow costs beside EGNN: python -m benchmarks.flow_cost [--gas 20000 --horizon 0.1].
+"""The cost of set-flow against EGNN: python -m benchmarks.flow_cost [--gas 20000 --horizon 0.1].
 
 A training step at N = 5, both models in turn on the same batches. The stages of the curriculum
 differ in cost: at first equal steps over the window alone, then adaptive steps to the target.
 
 With --gas, forecasts of one periodic gas of that many nodes with 20 neighbours each: sixteen equal
-steps, then adaptive ones (once: they may be thousands). These are measured in processor time of
+steps, then adaptive ones (run once: they may be thousands). These are measured in processor time of
 one thread, because other work on the machine disturbs long runs.
 
-With --crowd, a training step on that many windows of zara1, those with most people: the memory and
-the time that it takes, with activations computed again in the backward pass and with them kept.
+With --crowd, a training step on that many windows of zara1, those with most people: its memory and
+time, with activations recomputed in the backward pass and with them kept.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def forecasts(nodes: int, horizon: float, repeats: int) -> None:
-    """Of a gas at density 1, its speeds about 1."""
+    """Forecasts of a gas at density 1, with speeds about 1."""
     graph = gas(nodes, L=1).replace(horizon=horizon)
     equal = Forecaster.from_pretrained("pretrained:charged", step_fraction=None, steps=16)
     runs = {"egnn": forecast(build_model("egnn").eval(), graph), "flow": forecast(equal, graph)}
@@ -68,13 +68,13 @@ def forecasts(nodes: int, horizon: float, repeats: int) -> None:
 
 
 def crowd(windows: int) -> None:
-    """Of a training step in the sharp stage, on paths of twelve target times."""
+    """A training step in the sharp stage, on paths of twelve target times."""
     batches = Batches(load_task("zara1").train, windows, seed=0)
     batch = max(batches, key=lambda b: b.graph.edge_mask.numel())
     torch.manual_seed(0)
     model = build_model("set-flow", like=batch.graph).train()
     model.set_progress(0.8)
-    torch.nn.init.normal_(model.force.phi[-1].weight, std=0.05)  # forces of an untrained law are 0
+    torch.nn.init.normal_(model.force.phi[-1].weight, std=0.05)  # an untrained law has zero forces
     print(f"{len(batch.graph)} windows of {batch.graph.x.shape[2]} people, twelve target times")
     for what, limit in (("computed again", leapfrog.RECOMPUTE_ABOVE), ("kept", 1 << 62)):
         leapfrog.RECOMPUTE_ABOVE = limit

@@ -1,12 +1,12 @@
-"""SET-2 and its rivals on one row of data sets after another, three seeds, equal processor time.
+"""SET-2 and its rivals on a series of data sets, three seeds, equal processor time.
 
     python -m benchmarks.general                                  # every row of SET-2, hours
     python -m benchmarks.general charged-1000 zara1 --seeds 0 1
     python -m benchmarks.general springs --preset egnn --rates 1e-3 3e-3 1e-2
 
-One thread, processor time. A result is a JSON file in results/general, which is not made again; a
-training that was stopped goes on where it was. Rates, where several are given, are compared on
-validation windows in trials of a tenth of the time; a training that diverges begins again with the
+One thread, processor time. Each result is a JSON file in results/general, which is not recomputed;
+an interrupted training resumes where it was. Learning rates, if several are given, are compared on
+validation windows in trials of a tenth of the time; a training that diverges is restarted with the
 next best.
 """
 
@@ -49,7 +49,7 @@ class Row:
 NEAR, FAR = ({"name": "charged", "target_steps": steps} for steps in (100, 1000))
 NOISY = {"name": "charged-noisy", "target_steps": 1000}
 LARGER = {"counts": (16_000, 200, 2_000)}  # the windows of `spacetime reproduce` at N = 20 and 30
-FRESH = {"seed": 1}  # simulations of another seed than those on which defaults were compared
+FRESH = {"seed": 1}  # simulations with another seed than those on which defaults were compared
 ROWS = {
     "charged-1000": Row(NEAR),
     "charged-10000": Row(FAR),
@@ -66,7 +66,7 @@ ROWS = {
     "charged-10000-n30": Row(FAR | LARGER | {"nodes": 30}, budget="10m"),
     "charged-1000-fresh": Row(NEAR | FRESH),
     "charged-10000-fresh": Row(FAR | FRESH),
-    # What users may bring, two minutes each; the last two are folders that they have imported.
+    # Typical user data, two minutes each; the last two are folders that the user has imported.
     "springs-noisy": Row({"name": "springs", "noise": 0.01}, budget="2m"),
     "planets": Row({"name": "solar-system"}, budget="2m"),
     "ethanol": Row(
@@ -74,15 +74,15 @@ ROWS = {
     ),
     "adk": Row({"data": "data/adk", "radius": 10.0, "length": 5}, budget="2m"),
 }
-# Rows on whose models, if they are SET-2, the windows of other rows are tried, too.
+# Rows whose models, if they are SET-2, are also tested on the windows of other rows.
 TRANSFERS = {"charged-10000": "charged-10000-n20"}
-# Test windows whose symmetry is measured, each by itself: of SET-2, whose accuracy in single
-# precision is claimed, and of others, some of which take thousands of steps for each.
+# Test windows whose symmetry is measured, each separately: for SET-2, whose accuracy in single
+# precision is claimed, and for others, some of which take thousands of steps per window.
 CHECKED, CHECKED_OF_OTHERS = 200, 10
 
 
 def result(row: str, preset: str, seed: int, rates: list[float], runs: Path) -> Path:
-    """Train and evaluate, unless it is done; the file with what came out."""
+    """Train and evaluate, unless already done; returns the result's file."""
     path = RESULTS / f"{row}--{preset}--seed{seed}.json"
     if path.exists():
         return path
@@ -166,12 +166,12 @@ def at_rate(config: Config, rate: float, **settings: Any) -> Config:
 
 
 def progress(used: float, words: str) -> None:
-    """Say how far a training is."""
+    """Print how far a training is."""
     print(f"\r{used:4.0%}, {words}   ", end="", file=sys.stderr)
 
 
 def _worst(model: Forecaster, task: Task, dtype: torch.dtype, checked: int) -> dict[str, float]:
-    """The largest equivariance errors over some test windows, each measured by itself."""
+    """The largest equivariance errors over some test windows, each measured separately."""
     worst: dict[str, float] = {}
     step = max(1, len(task.test) // checked)
     for row in range(0, min(len(task.test), checked * step), step):
@@ -183,7 +183,7 @@ def _worst(model: Forecaster, task: Task, dtype: torch.dtype, checked: int) -> d
 
 
 def line(path: Path) -> str:
-    """A result in one line."""
+    """A result on one line."""
     found = json.loads(path.read_text())
     e = _report(found)
     x, v = e["position_mse"], e["velocity_mse"]
@@ -201,7 +201,7 @@ def line(path: Path) -> str:
 
 
 def over_seeds(paths: list[Path]) -> str:
-    """Means over seeds, with their standard errors, in one line."""
+    """Means over seeds, with their standard errors, on one line."""
     reports = [_report(json.loads(path.read_text())) for path in paths]
     values = {
         "mean": [e["position_mse"]["mean"] for e in reports],
@@ -219,13 +219,13 @@ def over_seeds(paths: list[Path]) -> str:
 
 
 def _report(found: dict[str, Any]) -> dict[str, Any]:
-    """The evaluation that counts: noise in targets is no error of a forecast."""
+    """The evaluation that counts: noise in the targets is not a forecast error."""
     report: dict[str, Any] = found.get("against_clean_targets", found["evaluation"])
     return report
 
 
 def main() -> None:
-    """Make the results that are asked for, and print them."""
+    """Compute the requested results, and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("rows", nargs="*", default=list(ROWS), help=", ".join(ROWS))
     parser.add_argument("--preset", default="set-2")

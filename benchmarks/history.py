@@ -1,4 +1,4 @@
-"""What the length of the history is worth when observations are noisy, beside the Bayes floor.
+"""The value of a longer history when observations are noisy, next to the Bayes floor.
 
 ``python -m benchmarks.history --target-steps 100 --length 1 3 10 30 --out FILE.png`` trains models
 on charged-noisy with windows of L frames, each for the same time on one core, and prints their
@@ -19,7 +19,7 @@ from spacetime_en.report.plots import new_figure
 from spacetime_en.training import TrainingSettings, fit
 from spacetime_en.training.settings import PRESET_SETTINGS
 
-# (SET as in our tables: its best learning rate there, and the steps that blow up left out.)
+# (SET as in our tables: its best learning rate there, and diverging steps skipped.)
 TRAINING = {
     "set": dict(lr=1e-3, batch_size=32, schedule="cosine", warmup=0.05, skip=20),
     "set-2": PRESET_SETTINGS["set-2"],

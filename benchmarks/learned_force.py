@@ -1,4 +1,4 @@
-"""The force law that a set-flow has learned, beside the true one of the charged particles.
+"""The force law learned by a set-flow, next to the true one of the charged particles.
 
 ``python benchmarks/learned_force.py RUN --out force.png``
 """

@@ -1,10 +1,10 @@
-"""Our neighbour lists beside those of the package vesin: python -m benchmarks.neighbours.
+"""Our neighbour lists against those of the package vesin: python -m benchmarks.neighbours.
 
 Both find the neighbours of uniformly placed nodes on one thread of the CPU. ``vesin`` is its list
-of pairs alone; ``as lists`` also turns the pairs into what models read: a row of neighbours for
+of pairs alone; ``as lists`` also converts the pairs to what models read: a row of neighbours for
 each node, the nearest first. vesin has no search for the k nearest, so its radius is widened as
 ours is. The last row is a batch of small graphs, which vesin takes one by one. Times are
-processor times, medians of runs side by side.
+processor times, medians over interleaved runs.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def compare(name: str, nodes: int, radius: float | None, periodic: bool, repeats
 
 
 def show(name: str, repeats: int, *functions: Callable[[], object]) -> None:
-    """Print a row: the three times, and ours over the others."""
+    """Print a row: the three times, and their ratios."""
     a, b, c = side_by_side(repeats, *functions)
     print(f"{name} {a:8.4f} s {b:8.4f} s {c:8.4f} s {a / b:10.2f} {a / c:14.2f}", flush=True)
 

@@ -1,18 +1,18 @@
-"""The least error that any forecast from noisy observations can have: the Bayes floor.
+"""The lowest error that any forecast from noisy observations can have: the Bayes floor.
 
 ``python benchmarks/noise_floor.py --target-steps 100 --length 1 10 30`` draws, for test windows of
-charged-noisy, states that could have produced the observations, moves each of them to the target
-time by the true law, and prints
+charged-noisy, states that could have produced the observations, propagates each of them to the
+target time by the true law, and prints
 
-- the error of their mean, the best forecast there is, against the clean target;
-- their spread, which on average is the same number if the samples are right;
-- how far the means of two independent halves of the samples are apart, relative to what their
-  spread would make it: 1 if the samples of a window are as good as independent.
+- the error of their mean, the best possible forecast, against the clean target;
+- their spread, which on average is the same number if the samples are correct;
+- the distance between the means of two independent halves of the samples, relative to what their
+  spread implies: 1 if the samples of a window are effectively independent.
 
-The particles start from a distribution that is known here (and to nobody else): positions from a
-normal distribution, velocities of one speed. With accelerations held constant over the window, the
-states given the observations can be drawn exactly; in stages, weights, resampling and random moves
-turn them into samples for accelerations that change.
+The particles start from a distribution that is known here (but not to any model): positions from a
+normal distribution, velocities of fixed speed. With accelerations held constant over the window,
+the states given the observations can be drawn exactly; in stages, weighting, resampling and random
+moves turn them into samples for accelerations that change.
 """
 
 import argparse
@@ -29,12 +29,12 @@ SYSTEM = SYSTEMS["charged"]
 SPEED = 0.5  # of every particle at the start
 # The weight of the true law in the likelihood, stage by stage.
 STAGES = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35, 0.55, 0.75, 1.0)
-MOVES = 4 * (0.6, 0.3, 0.15, 0.05)  # relative to what observations leave open
+MOVES = 4 * (0.6, 0.3, 0.15, 0.05)  # relative to the uncertainty that observations leave
 Array = NDArray[np.float64]
 
 
 def accelerations(x: Array, charge: Array) -> Array:
-    """Of particles at x (..., N, n), as the generator has them."""
+    """Accelerations of particles at x (..., N, n), as in the generator."""
     x_ij = x[..., :, None, :] - x[..., None, :, :]
     r2 = (x_ij**2).sum(-1) + 1e-12
     pull = charge[..., :, None] * charge[..., None, :] / r2**1.5
@@ -42,7 +42,7 @@ def accelerations(x: Array, charge: Array) -> Array:
 
 
 class Observed:
-    """Some windows, and the states at their first frame that could have produced them.
+    """Some windows, with the states at their first frame that could have produced them.
 
     Args:
         x, v: as observed, (W, L, N, n).
@@ -83,7 +83,7 @@ class Observed:
         return middle + rng.standard_normal(v0.shape) / precision**0.5, v0
 
     def misfit(self, x: Array, v: Array) -> Array:
-        """Minus the logarithm of the likelihood of motions x, v (S, W, L, N, n), (S, W)."""
+        """The negative log-likelihood of motions x, v (S, W, L, N, n), (S, W)."""
         square = (x - self.x) ** 2 + (v - self.v) ** 2
         misfit: Array = square.sum((2, 3, 4)) / (2 * self.noise)
         return misfit
@@ -101,7 +101,7 @@ def moved(x: Array, v: Array, charge: Array, steps: NDArray[np.int64]) -> tuple[
 def posterior(
     seen: Observed, steps: NDArray[np.int64], samples: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """States at the first frame that could have been, x and v, (S, W, N, n) each.
+    """Samples of the possible states at the first frame, x and v, (S, W, N, n) each.
 
     Args:
         steps: of the frames, (L,).
@@ -112,14 +112,14 @@ def posterior(
     t = seen.t[:, None, None]
 
     def misfits(x: Array, v: Array) -> Array:
-        """With constant accelerations, and in truth, (2, S, W)."""
+        """With constant accelerations, and with the true ones, (2, S, W)."""
         constant = x[:, :, None] + t * v[:, :, None] + t**2 / 2 * a[:, None]
         both = seen.misfit(constant, v[:, :, None] + t * a[:, None])
         return np.stack([both, seen.misfit(*moved(x, v, seen.charge, steps))])
 
     x, v = seen.draw(a, samples, rng)
     current = misfits(x, v)
-    width = (1 / (len(seen.t) / seen.noise + 1)) ** 0.5  # of what is left open
+    width = (1 / (len(seen.t) / seen.noise + 1)) ** 0.5  # of the remaining uncertainty
     for before, fraction in itertools.pairwise(STAGES):
         weight = (fraction - before) * (current[0] - current[1])
         weight = np.exp(weight - weight.max(0))
@@ -144,7 +144,7 @@ def posterior(
 
 
 def floor(length: int, target_steps: int, windows: int, samples: int) -> dict[str, float]:
-    """What is printed for windows of `length` frames."""
+    """The numbers printed for windows of `length` frames."""
     task = load_task("charged-noisy", length=length, target_steps=target_steps, targets="clean")
     test = task.test
     runs, frames = test.locate(np.arange(min(windows, len(test))))
@@ -163,7 +163,7 @@ def floor(length: int, target_steps: int, windows: int, samples: int) -> dict[st
         ends = moved(x, v, seen.charge, steps[-1:])[0][:, :, 0]
         means.append(ends.mean(0))
         spreads.append(ends.var(0, ddof=1).mean((1, 2)))
-    # The product of independent errors: what a mean of few samples adds is not in it.
+    # The product of independent errors, which leaves out the variance of a mean of few samples.
     off = [mean - target.x.double().numpy() for mean in means]
     error, spread = (off[0] * off[1]).mean((1, 2)), np.mean(spreads)
     apart = ((means[0] - means[1]) ** 2).mean() / (4 * spread / samples)

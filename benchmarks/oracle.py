@@ -3,12 +3,12 @@
 ``python -m benchmarks.oracle egnn-nbody`` and ``python -m benchmarks.oracle charged`` print:
 
 - the generator itself, from the last frame on. It clips each component of a force, which is not
-  isotropic, so that no exactly equivariant model can be this law;
-- the generator along unknown axes. If the data look the same from all sides, the mean of its
-  forecasts over all rotations is the best that an exactly equivariant model can say. Its error is
-  estimated from a number of random axes and corrected for their number, so that it has no bias;
-- the force clipped by its length, at the level that is best on the validation windows: the nearest
-  that an equivariant pair force comes.
+  isotropic, so that no exactly equivariant model can equal it;
+- the generator with unknown axes. If the data are isotropic, the mean of its forecasts over all
+  rotations is the best possible exactly equivariant forecast. Its error is estimated from a number
+  of random axes and corrected for their number, so that it is unbiased;
+- the force clipped by its length, at the level that is best on the validation windows: the closest
+  equivariant pair force.
 """
 
 import argparse
@@ -34,7 +34,7 @@ LEVELS = (100.0, 110.0, 120.0, 130.0, 140.0, 150.0)
 
 
 def generated(windows: SpacetimeGraph, charge: Tensor, axes: Tensor) -> Tensor:
-    """Where the generator puts the particles if its axes are `axes`, (W, 1, N, n)."""
+    """The particles' positions by the generator if its axes are `axes`, (W, 1, N, n)."""
     last = windows.frame(windows.last_frame).to(torch.float64)
     steps = np.array([round(float(windows.horizon.mean()) / SYSTEM.dt)])
     x, v = ((t[:, 0] @ axes.mT).numpy() for t in (last.x, last.v))
@@ -43,7 +43,7 @@ def generated(windows: SpacetimeGraph, charge: Tensor, axes: Tensor) -> Tensor:
 
 
 class ByLength(PairForce):
-    """Coulomb's law, the force of a pair no longer than `level`."""
+    """Coulomb's law, with the force of a pair clipped to length `level`."""
 
     def __init__(self, level: float) -> None:
         super().__init__(features=1, hidden=1)
@@ -102,7 +102,7 @@ def main() -> None:
             for _ in range(given.axes)
         ]
     )
-    # The mean over all axes would be nearer to the truth by the variance of that over a few.
+    # The mean over all axes would be closer to the truth by its sampling variance over a few axes.
     excess = turned.var(0).mean((1, 2, 3)) / given.axes
     floor = mse(turned.mean(0), truth) - excess
     uncertain = float(floor.std()) / len(floor) ** 0.5

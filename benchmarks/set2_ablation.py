@@ -1,8 +1,8 @@
 """Ablation of SET-2: ``python -m benchmarks.set2_ablation [ROW ...] --data charged-1000 walk``.
 
 Every row is the same training with one idea changed; seed 0, one thread, the same budget of
-processor time. Prints the validation error of the weights that were best (position MSE: mean,
-median, 90th percentile), which is what the defaults were chosen by: test windows are not read.
+processor time. Prints the lowest validation error (position MSE: mean, median, 90th percentile),
+by which the defaults were chosen: test windows are not read.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ FREQUENCIES = 4  # of the encoding of relative times
 KEYS = 16  # width of keys and queries in each head of attention over time
 
 
-# --- what is put in place of a part ---------------------------------------------------------------
+# --- replacements of parts ------------------------------------------------------------------------
 
 
 class Summed(VirtualPointAttention):
-    """The sum over the neighbours, each of weight 1, in place of attention."""
+    """The unweighted sum over neighbours in place of attention."""
 
     def attention(self, m_ij: Tensor, mask: Tensor) -> Tensor:
         return mask.to(m_ij).expand(*mask.shape[:-1], HEADS)
 
 
 class WithGlobal(nn.Module):
-    """A layer, then what all nodes know on average: pooled to one node, and read back by all."""
+    """A layer, then a global average over nodes: pooled to one node, and read back by all."""
 
     def __init__(self, layer: VirtualPointAttention, hidden: int, channels: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class WithGlobal(nn.Module):
         self, h: Tensor, vectors: Tensor, x_ij: Tensor, a_ij: Tensor, edges: Neighbourhood
     ) -> tuple[Tensor, Tensor]:
         h, vectors = self.layer(h, vectors, x_ij, a_ij, edges)
-        # (Padding counts as a node at rest: the same in all rows that are compared.)
+        # (Padding counts as a node at rest: the same in all compared rows.)
         every, mean = h.mean(1, keepdim=True), vectors.mean(1, keepdim=True)
         update = self.read(torch.cat([h, every.expand_as(h)], dim=-1))
         scalars, gates = update.split([h.shape[-1], vectors.shape[-1]], dim=-1)
@@ -134,7 +134,7 @@ def over_time(model: SET2) -> None:
 
 
 def with_global(model: SET2) -> None:
-    """A global layer behind each layer."""
+    """A global layer after each layer."""
     hidden, channels = model.settings["hidden"], model.settings["channels"]
     model.layers = nn.ModuleList(WithGlobal(layer, hidden, channels) for layer in model.layers)
 
@@ -157,7 +157,7 @@ ROWS: dict[str, tuple[type[SET2], dict[str, Any], dict[str, Any], Change | None]
     "no moving average": (SET2, {}, {"ema": None}, None),
     "no jitter": (SET2, {}, {"jitter": 0.0}, None),
 }
-SQUARED = (30.0, 30.0)  # hardly any error counts as large
+SQUARED = (30.0, 30.0)  # so large that the loss is almost everywhere squared
 
 
 def measured(row: str, data: str, budget: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def measured(row: str, data: str, budget: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the rows that are asked for; those that are there are not made again."""
+    """Print the requested rows; existing ones are not recomputed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("rows", nargs="*", default=list(ROWS), help=", ".join(ROWS))
     parser.add_argument("--data", nargs="+", default=["charged-1000", "charged-10000", "walk"])

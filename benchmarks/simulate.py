@@ -1,11 +1,11 @@
-"""The simulator against a NumPy loop of the same scheme, side by side in one run.
+"""The simulator against a NumPy loop of the same scheme, interleaved in one run.
 
     python benchmarks/simulate.py [--json FILE]
 
 Prints seconds, the ratio, and how far the kernel is from what its arithmetic allows: the number of
-floating-point vector instructions in the machine code of the inner loops, at the rate at which this
-machine does independent multiply-adds, measured in the same run. Drawing the initial states, which
-is Python, is part of our time.
+floating-point vector instructions in the machine code of the inner loops, at this machine's rate of
+independent multiply-adds, measured in the same run. Drawing the initial states, in Python, is part
+of our time.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def _multiply_adds(n):
 
 
 def vector_rate() -> float:
-    """Vector instructions (of W float64) that one core can do in a second, measured."""
+    """The number of vector instructions (of W float64) per second on one core, measured."""
     _multiply_adds(10)
     return 12 * 5_000_000 / min(_timed(_multiply_adds, 5_000_000) for _ in range(5))
 
@@ -77,7 +77,7 @@ def measure(nodes: int, num: int, steps: int, rate: float) -> dict:
     plain = float(np.median(looped))
     threads = numba.get_num_threads()
     pairs = nodes * (nodes - 1) // 2
-    instructions = PAIR * pairs + ROW * 3 * nodes  # of one step of one block of W
+    instructions = PAIR * pairs + ROW * 3 * nodes  # per step of one block of W
     limit = instructions * steps * num / W / threads / rate
     return {
         "nodes": nodes,

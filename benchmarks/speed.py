@@ -2,8 +2,8 @@
 
     spacetime bench [SECTION ...] [--json]
 
-Everything runs in this one process, in turn, except the measurements of memory, which need a
-process each. Ratios above 1 mean that ours is faster, or smaller.
+Everything runs in this one process, in turn, except the memory measurements, which need a process
+each. Ratios above 1 mean that ours is faster, or smaller.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ Step = Callable[[], Any]
 WIDTH, EGCLS = 128, 6  # of the paper's SET: three blocks of two
 
 
-# --- what is run ----------------------------------------------------------------------------------
+# --- what is measured -----------------------------------------------------------------------------
 
 
 def particles(B: int, L: int, N: int, seed: int = 0) -> SpacetimeGraph:
@@ -65,7 +65,7 @@ def gas(N: int, neighbours: float = 20.0, L: int = 2, seed: int = 0) -> Spacetim
 
 
 def both(graph: SpacetimeGraph) -> dict[str, Forecaster]:
-    """The paper's SET in the plain way and in ours, with the same weights."""
+    """The paper's SET in the straightforward and in our implementation, with the same weights."""
     model = build_model("set", like=graph)
     return {"yardstick": yardstick(model), "ours": model}
 
@@ -95,7 +95,7 @@ def forecast(model: Callable[..., Any], graph: SpacetimeGraph) -> Step:
 
 
 def paper_step(plain: bool, N: int, B: int, L: int) -> Step:
-    """A training step of the paper's SET, after a small one in which libraries are loaded."""
+    """A training step of the paper's SET, after a small one that loads libraries."""
     model = build_model("set", nodes=N)
     model = yardstick(model) if plain else model
     training_step(model, particles(1, L, N))()
@@ -118,11 +118,11 @@ def attention_step(plain: bool, L: int, N: int = 5) -> Step:
     return run
 
 
-# --- what it could be at best -------------------------------------------------------------------
+# --- upper bounds -------------------------------------------------------------------------------
 
 
 def edges_of(graph: SpacetimeGraph) -> float:
-    """How many messages a layer sums, in all frames."""
+    """The number of messages summed by a layer, in all frames."""
     return float(graph.edge_mask.expand(*graph.x.shape[:3], -1).sum())
 
 
@@ -130,8 +130,8 @@ def matrix_products(graph: SpacetimeGraph, again: bool) -> float:
     """FLOP of the matrix products of a training step of the paper's SET.
 
     A product of R rows with a (width, width) weight costs 2 R width^2, and twice that in the
-    backward pass. An edge has two (`again`: and the backward pass does them once more); a node
-    has six, but in the first layer of a block, where h is made from one number, only two.
+    backward pass. An edge has two (recomputed in the backward pass, if `again`); a node has six,
+    except in the first layer of a block, where h is computed from one number, only two.
     """
     nodes = float(graph.x.shape[:3].numel())
     rows = EGCLS * edges_of(graph) * (8 if again else 6) + EGCLS / 2 * nodes * 3 * (2 + 6)
@@ -139,7 +139,7 @@ def matrix_products(graph: SpacetimeGraph, again: bool) -> float:
 
 
 def peak_rates(rows: int = 4096) -> dict[str, float]:
-    """What this machine does in cache: FLOP/s of one product of a chunk, and SiLUs a second."""
+    """In-cache peak rates of this machine: FLOP/s of one product of a chunk, and SiLUs/s."""
     a, w = torch.randn(rows, WIDTH), torch.randn(WIDTH, WIDTH)
     out = torch.empty(rows, WIDTH)
     times = side_by_side(
@@ -168,7 +168,7 @@ def training(
         steps = {name: training_step(model, graph) for name, model in models.items()}
         times = side_by_side(steps, rounds)
         needed, done = (matrix_products(graph, again) for again in (False, True))
-        silus = EGCLS * edges_of(graph) * WIDTH * 9  # three, three again, and three slopes
+        silus = EGCLS * edges_of(graph) * WIDTH * 9  # three, three recomputed, three derivatives
         for name, taken in times.items():
             row = {
                 "what": f"training step, N = {N}, B = {B}: {name}",
@@ -236,7 +236,7 @@ def attention(
 
 
 def sparse(nodes: Sequence[int] = (1000, 2000, 5000, 10_000), rounds: int = 3) -> Iterator[Row]:
-    """Neighbour lists: a periodic gas with 20 neighbours a node, L = 2, the paper's SET."""
+    """Neighbour lists: a periodic gas with 20 neighbours per node, L = 2, the paper's SET."""
     graphs = {N: gas(N) for N in nodes}
     edges = {N: int(g.edge_mask.sum()) for N, g in graphs.items()}
     model = build_model("set", like=graphs[nodes[0]])
@@ -295,9 +295,10 @@ def prediction(
     batches: Sequence[int] = (32, 100, 1000, 5000),
     rounds: int = 3,
 ) -> Iterator[Row]:
-    """`predict` over one long recording of five charges with the batch that it chooses itself.
+    """`predict` over one long recording of five charges with the automatic batch size.
 
-    In processor time, from the data to the file. Ratios are of the batches given to the chosen one.
+    In processor time, from the data to the file. Ratios are of given batch sizes to the automatic
+    one.
     """
     graph = particles(1, frames, 5)
     charge = np.sign(np.arange(5) - 1.5)
@@ -317,7 +318,7 @@ def prediction(
                 with tempfile.TemporaryDirectory() as folder:
                     start = time.process_time()
                     predict(model, recording, Path(folder) / "out.npz", **cut, batch_size=size)
-                    if turn > 0:  # in the first, memory and files are as others left them
+                    if turn > 0:  # discard the first: memory and files are in an unknown state
                         times_of.append(time.process_time() - start)
         chosen = statistics.median(taken[None])
         for size, times_of in taken.items():
@@ -330,7 +331,7 @@ def prediction(
 def _exported(
     model: Forecaster, example: SpacetimeGraph, folder: Path
 ) -> dict[str, Callable[[SpacetimeGraph], Any]]:
-    """The model as programs of its own, called with a graph."""
+    """The model as exported programs, called with a graph."""
     from spacetime_en.runs.export import export
 
     program = torch.export.load(export(model, example, folder / "model.pt2", "torch-export"))
@@ -342,7 +343,7 @@ def _exported(
         import onnxruntime
 
         path = export(model, example, folder / "model.onnx", "onnx")
-        options = onnxruntime.SessionOptions()  # its threads must not wait at the cost of ours
+        options = onnxruntime.SessionOptions()  # its threads must not spin at our cost
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         session = onnxruntime.InferenceSession(path, options)
         wanted = [entry.name for entry in session.get_inputs()]
@@ -358,7 +359,7 @@ def _exported(
 def layer(
     cases: Sequence[tuple[int, int, int]] = ((5, 1000, 15), (30, 100, 7)), width: int = WIDTH
 ) -> Iterator[Row]:
-    """One layer, forward and backward, beside that of egnn-pytorch at equal width (N, B, rounds).
+    """One layer, forward and backward, against that of egnn-pytorch at equal width (N, B, rounds).
 
     Inside, its MLPs are wider than ours: 4 width + 4, 4 width and 2 width instead of width. Ratios
     are to its layer with MLPs as wide as ours. (It has no velocities, and computes a node's edge
@@ -407,7 +408,7 @@ def general(
     L: int = 10,
     rounds: int = 3,
 ) -> Iterator[Row]:
-    """Training steps of SET-2 beside EGNN (N, B, rounds), for a path, and on neighbour lists."""
+    """Training steps of SET-2 against EGNN (N, B, rounds), for a path, and on neighbour lists."""
     for N, B, turns in cases:
         graph = particles(B, L, N)
         path = graph.replace(horizon=torch.arange(1.0, times + 1).expand(B, -1))
@@ -449,7 +450,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
 
 
 def report(sections: Sequence[str], as_json: bool) -> None:
-    """Run sections and print their rows as they come, or at the end one object."""
+    """Run sections and print their rows as they finish, or one object at the end."""
     rows = []
     for name in sections:
         for row in SECTIONS[name]():
@@ -466,7 +467,7 @@ def report(sections: Sequence[str], as_json: bool) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """The machine on which the numbers were measured."""
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),

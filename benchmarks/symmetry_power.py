@@ -2,8 +2,8 @@
 
     python -m benchmarks.symmetry_power --sets 100              # results/symmetries/power.json
 
-Small worlds that attract each other softly and jitter, in a plain NumPy loop: symmetric ones, and
-ones with an anisotropic or a clipped force, a wind, walls and so on, of a known strength.
+Small worlds whose particles softly attract each other and jitter, in a plain NumPy loop: symmetric
+ones, and ones with an anisotropic or a clipped force, a wind, walls and so on, of known strength.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ def world(
 
     Args:
         runs, seed, dims, nodes: of the data set.
-        anisotropy: forces along the first axis are stronger by this share.
+        anisotropy: forces along the first axis are stronger by this fraction.
         wind: speed of the air along the first axis, with drag 0.5.
         drag: in still air.
         field: acceleration against the last axis.
         wall: strength of walls beyond |x_1| > 1.
-        swirl: turn all velocities to the left: reflections, boosts and time reversal break.
-        favourite: node 0 feels forces stronger by this share.
-        clip: each component of the attraction is cut off at this: only rotations break.
+        swirl: rotate all velocities to the left: breaks reflections, boosts and time reversal.
+        favourite: node 0 feels forces stronger by this fraction.
+        clip: clip each component of the attraction to this: only rotations break.
         trap: strength of a round trap about 0, whose force is the cube of the distance: only
-            translations break, and scale.
+            translations and scale break.
         noise: acceleration that changes from step to step.
-        gaps: share of the nodes in frames that are not observed.
+        gaps: fraction of the nodes in frames that are not observed.
         along_x: all start with the same velocity, along the first axis: the law stays symmetric.
         frames: of each run.
     """
@@ -112,7 +112,7 @@ def world(
 
 
 def false_alarms(sets: int, first: int, **options: Any) -> dict[str, Any]:
-    """How many of so many symmetric worlds raise an alarm about anything at all.
+    """How many of `sets` symmetric worlds raise a false alarm about any symmetry.
 
     Args:
         sets, first: the seeds.
@@ -120,9 +120,9 @@ def false_alarms(sets: int, first: int, **options: Any) -> dict[str, Any]:
     """
     alarms: dict[str, int] = dict.fromkeys(ASKED_ABOUT, 0)
     any_alarm, tested = 0, 0
-    true = set(ASKED_ABOUT) - {"scale"}  # (the pull has a length of its own)
+    true = set(ASKED_ABOUT) - {"scale"}  # (the attraction has a length scale)
     if options.get("noise", 0) > 0.1:
-        true -= {"time reversal"}  # (noise without drag heats what moves)
+        true -= {"time reversal"}  # (noise without drag heats the particles)
     for seed in range(first, first + sets):
         report = find_symmetries(world(seed=seed, **options))
         found = [f.name for f in report.findings if "broken" in f.verdict and f.name in true]
@@ -142,7 +142,7 @@ def false_alarms(sets: int, first: int, **options: Any) -> dict[str, Any]:
 
 
 def power(strengths: tuple[float, ...], runs: tuple[int, ...], sets: int) -> list[dict[str, Any]]:
-    """The share of anisotropic worlds in which the question about rotations says so."""
+    """The fraction of anisotropic worlds in which the test of rotations detects it."""
     rows = []
     for count in runs:
         for strength in strengths:
@@ -159,7 +159,7 @@ def power(strengths: tuple[float, ...], runs: tuple[int, ...], sets: int) -> lis
 
 
 def verdicts(planted: Iterable[dict[str, float]], runs: int, sets: int) -> list[dict[str, Any]]:
-    """What is called broken, and how often, in worlds in which something is."""
+    """What is called broken, and how often, in worlds with planted violations."""
     rows = []
     for options in planted:
         found: Counter[str] = Counter()
@@ -172,7 +172,7 @@ def verdicts(planted: Iterable[dict[str, float]], runs: int, sets: int) -> list[
 
 
 def main() -> None:
-    """Measure all of it, and write it down."""
+    """Measure everything, and store it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=100, help="symmetric data sets")
     parser.add_argument("--first", type=int, default=50_000, help="the first of their seeds")

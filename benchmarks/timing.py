@@ -1,4 +1,4 @@
-"""Measuring time, side by side in one process, and memory, in a process of its own."""
+"""Measure time, interleaved in one process, and memory, in a separate process."""
 
 import gc
 import multiprocessing
@@ -20,7 +20,7 @@ def side_by_side(candidates: dict[str, Callable[[], Any]], rounds: int) -> dict[
 
     In each turn only the second run counts: the first one warms the caches.
     """
-    for run in candidates.values():  # kernels are selected and compiled
+    for run in candidates.values():  # to select and compile kernels
         run()
         run()
     seconds: dict[str, list[float]] = {name: [] for name in candidates}

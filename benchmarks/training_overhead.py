@@ -1,9 +1,9 @@
 """Overhead of training: `fit` against a bare training loop over prepared batches.
 
 The bare loop does forward, loss, backward, clipping and the optimiser's step, and nothing else, on
-batches that were made beforehand. `fit` also makes batches, seeds, sets the learning rate, checks
-for NaN, logs (CSV) and displays progress. Both run in one process, in turn, several times; printed
-are the median time of a step of each, and the fraction of `fit`'s that is overhead.
+batches prepared beforehand. `fit` also builds batches, seeds, sets the learning rate, checks for
+NaN, logs (CSV) and displays progress. Both run in one process, in turn, several times; printed are
+the median time of a step of each, and the fraction of `fit`'s that is overhead.
 
     python benchmarks/training_overhead.py [--steps 100] [--repeats 3]
 """
@@ -28,7 +28,7 @@ from spacetime_en.training.batches import Batches
 
 
 class Clock(pl.Callback):
-    """The time at which each step begins."""
+    """The time at which each step starts."""
 
     def __init__(self) -> None:
         self.ticks: list[float] = []
@@ -60,7 +60,7 @@ def trained(model, task, size: int, steps: int) -> list[float]:
 
 
 def durations(ticks: list[float]) -> list[float]:
-    """The durations of all steps but the first, in which memory is allocated."""
+    """The durations of all steps but the first, which allocates memory."""
     return [after - before for before, after in itertools.pairwise(ticks[1:])]
 
 

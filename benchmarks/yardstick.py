@@ -1,6 +1,6 @@
-"""A straightforward implementation of the model on an edge list, to measure ours against.
+"""A straightforward implementation of the model on an edge list, as a baseline for ours.
 
-For every edge h_i, h_j, |x_i - x_j|^2 and a_ij are gathered and concatenated, an MLP makes the
+For every edge h_i, h_j, |x_i - x_j|^2 and a_ij are gathered and concatenated, an MLP computes the
 message, and messages are scattered back; the position attention materialises all differences in
 time. Same parameters, same forecasts (tests/test_yardstick.py).
 """
@@ -35,7 +35,7 @@ class EdgeListEGCL(EGCL):
         flat_h, flat_x, flat_v = (t.reshape(B * L * N, -1) for t in (h, x, v))
         a_ij = a.expand(B, L, N, N, -1).reshape(B * L * N * N, -1).index_select(0, i * N + j % N)
 
-        # (index_select and not h[i], whose gradient takes longer.)
+        # (index_select rather than h[i], whose gradient is slower.)
         x_ij = flat_x.index_select(0, i) - flat_x.index_select(0, j)
         square = x_ij.square().sum(-1, keepdim=True)
         h_i, h_j = flat_h.index_select(0, i), flat_h.index_select(0, j)
@@ -65,7 +65,7 @@ class MaterialisedETAL(ETAL):
 
 
 def materialised_position_attention(x: Tensor, scale: float, step: float) -> Tensor:
-    """Eqs. 7-8 as they stand, (B, N, L, n) -> the same."""
+    """Eqs. 7-8 as written, (B, N, L, n) -> the same."""
     differences = x.unsqueeze(2) - x.unsqueeze(3)  # (B, N, t, s, n): xi(s) - xi(t)
     beta = (differences.square().sum(-1) * scale).softmax(-1)
     return x + step * (beta.unsqueeze(-1) * differences).sum(3)
@@ -86,10 +86,10 @@ _LISTS: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
 
 
 def edge_list(graphs: int, N: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Receivers i and senders j of all edges of `graphs` complete graphs, made once."""
+    """Receivers i and senders j of all edges of `graphs` complete graphs, cached."""
     key = (graphs, N, device)
     if key not in _LISTS:
-        with torch.inference_mode(False):  # they also serve training
+        with torch.inference_mode(False):  # they are also used in training
             i, j = (~torch.eye(N, dtype=torch.bool, device=device)).nonzero(as_tuple=True)
             first = N * torch.arange(graphs, device=device)[:, None]
             _LISTS[key] = (first + i).flatten(), (first + j).flatten()

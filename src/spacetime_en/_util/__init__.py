@@ -1,5 +1,5 @@
-"""Utilities for all rooms, not for users.
+"""Internal utilities for all subpackages.
 
 Errors, files, checks of settings and arguments, the terminal, the machine, threads, tensors.
-Imports none of the other rooms.
+Imports none of the other subpackages.
 """

@@ -21,7 +21,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def first_line(error: BaseException, most: int = 400) -> str:
-    """The first line of another package's error message, some of which go on for pages."""
+    """The first line of another package's error message, which may span pages."""
     lines = (" ".join(line.split()).rstrip(".") for line in str(error).splitlines())
     message = printable(next(filter(None, lines), type(error).__name__))
     return message if len(message) <= most else f"{message[: most - 3]}..."
@@ -34,7 +34,7 @@ def in_short(error: BaseException) -> str:
 
 
 def no_such(what: str, name: object, choices: Iterable[str]) -> InputError:
-    """The error for a name that is none of the choices, with the nearest choice."""
+    """The error for a name that is not among the choices; suggests the nearest one."""
     choices = list(choices)
     near = difflib.get_close_matches(str(name)[:100], choices, n=1)
     hint = f"expected one of {', '.join(choices)}." if choices else "there are none."
@@ -58,6 +58,6 @@ def amount(number: int, what: str) -> str:
 
 
 def without_password(text: str) -> str:
-    """A text without the passwords in its addresses, such as those of data bases."""
+    """A text without the passwords in its URLs, such as those of databases."""
     text = re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", text)
     return re.sub(r"([?&]password=)[^&\s]*", r"\1***", text)

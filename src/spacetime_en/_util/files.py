@@ -1,9 +1,9 @@
-"""Writing files and folders atomically, and by one process at a time.
+"""Write files and folders atomically, and by one process at a time.
 
-A file or folder is written in a hidden folder beside its target and renamed when it is complete:
-``.spacetime-en-TARGET-HOST-PID-TOKEN``. The process that writes holds a lock; a hidden folder
-without one was left by a process that was killed, and is deleted when something is next written
-beside it. Those of other machines are never deleted: their locks may not be visible here.
+A file or folder is written in a hidden folder next to its target and renamed when complete:
+``.spacetime-en-TARGET-HOST-PID-TOKEN``. The writing process holds a lock; a hidden folder without
+one was left by a killed process, and is deleted the next time something is written next to it.
+Those of other machines are never deleted: their locks may not be visible here.
 """
 
 import errno
@@ -24,7 +24,7 @@ from spacetime_en._util.errors import InputError, printable
 
 _MARK = ".spacetime-en"
 _NAMED = re.compile(rf"{_MARK}-([0-9a-f]{{8}})-(.*)-(\d+)-[0-9a-f]{{8}}")
-# How libraries that are not written in Python report an error of the operating system.
+# How libraries not written in Python report an operating-system error.
 _OS_ERROR = re.compile(r"(?:os error |errno ?= ?)(\d+)")
 
 
@@ -40,7 +40,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Write a text file in UTF-8, as :func:`write_atomically` does."""
+    """Write a text file in UTF-8, like :func:`write_atomically`."""
     write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8"))
 
 
@@ -48,7 +48,7 @@ def write_text_atomically(path: Path, text: str) -> None:
 def create_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary path that is renamed to `target`, a file or a folder, if no error occurs.
 
-    An existing `target`, or one that another process is writing, is refused and never overwritten.
+    An existing `target`, or one being written by another process, is never overwritten: an error.
     """
     refuse_existing(target)
     with _new_folders(target.parent):
@@ -72,10 +72,10 @@ def create_atomically(target: Path) -> Iterator[Path]:
 def replace_folder(
     target: Path, write: Callable[[Path], object], is_current: Callable[[], bool]
 ) -> None:
-    """Have `write` make a folder, which takes the place of `target` when it is whole.
+    """Let `write` create a folder, which replaces `target` when it is complete.
 
-    Several processes may do so at once. One whose `is_current` says that another has put there what
-    it would leaves it as it is.
+    Several processes may do so at once. If another process has already put an equivalent folder
+    there, by `is_current`, it is left as it is.
     """
     with _beside(target) as temporary:
         write(temporary)
@@ -88,13 +88,13 @@ def replace_folder(
                     raise
             if is_current():
                 return
-            with suppress(FileNotFoundError):  # (somebody else has moved it)
+            with suppress(FileNotFoundError):  # (another process has moved it)
                 os.rename(target, temporary.with_name(f"old-{secrets.token_hex(4)}"))
 
 
 @contextmanager
 def _new_folders(path: Path) -> Iterator[None]:
-    """Create a folder and its parents; those that are new and empty vanish after an error."""
+    """Create a folder and its parents; on an error, those that are new and empty are removed."""
     new = [folder for folder in (path, *path.parents) if not folder.exists()]
     make_folder(path)
     try:
@@ -107,7 +107,7 @@ def _new_folders(path: Path) -> Iterator[None]:
 
 
 def _check_unwritten(target: Path) -> None:
-    """Refuse a target that another process is writing."""
+    """Raise if another process is writing a target."""
     _sweep(target.parent)
     for writing in filter(None, map(_NAMED.fullmatch, os.listdir(target.parent))):
         target_hash, host, pid = writing.groups()
@@ -119,7 +119,7 @@ def _check_unwritten(target: Path) -> None:
 
 
 def inside(folder: Path, path: Path) -> Path:
-    """Return `path`, or refuse it if it is a link out of `folder`, which may come from anybody."""
+    """Return `path`, or raise if it is a link out of `folder`, which may come from anyone."""
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise InputError(
             f"{path}: is a link out of {folder}, and not followed; put there what it leads to, or "
@@ -129,18 +129,18 @@ def inside(folder: Path, path: Path) -> Path:
 
 
 def refuse_existing(target: Path) -> None:
-    """Refuse to overwrite a file or folder of the user's."""
+    """Refuse to overwrite a file or folder of the user."""
     if os.path.lexists(target):
         raise InputError(f"{target}: exists already; choose another name or delete it.")
 
 
 def refuse_foreign(folder: Path, what: str, *marks: str) -> None:
-    """Refuse to write among files of another kind: to a folder that is neither empty nor a `what`.
+    """Refuse to write to a folder that is neither empty nor a `what`.
 
     Args:
         folder: the folder, which need not exist.
         what: such as "run".
-        marks: patterns for names of files, by any of which a `what` is known.
+        marks: patterns for file names, any of which identifies a `what`.
     """
     if not os.path.lexists(folder):
         return
@@ -168,7 +168,7 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Callable[[], None]]:
-    """Keep other processes from working in a folder, which is created if it does not exist.
+    """Lock a folder, which is created if it does not exist, against other processes.
 
     Yields: a function that raises an error if the folder has been deleted or moved since.
     """
@@ -205,7 +205,7 @@ def locked(folder: Path) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """Yield a path in a temporary hidden folder beside `target`, to write it there.
+    """Yield a path in a temporary hidden folder next to `target`, to write to.
 
     Errors of the operating system name the target.
     """
@@ -214,7 +214,7 @@ def _beside(target: Path) -> Iterator[Path]:
     name = f"{_MARK}-{_hash(target)}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     folder = parent / name
     try:
-        # The lock comes first, so that there is no moment at which the folder is without it.
+        # Locked first, so that the folder never exists unlocked.
         with FileLock(_lock_file(folder)):
             try:
                 folder.mkdir()
@@ -301,7 +301,7 @@ def _rename_new(file: Path, target: Path) -> None:
 
 def cache_folder() -> Path:
     """The folder of simulated tasks: $SPACETIME_EN_CACHE, or in the user's cache folder."""
-    # (Variables that are set to nothing count as unset, or the working directory would be a cache.)
+    # (Variables set to nothing count as unset; otherwise the working directory would be the cache.)
     named = os.environ.get("SPACETIME_EN_CACHE")
     if named:
         return Path(named)

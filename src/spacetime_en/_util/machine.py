@@ -9,12 +9,12 @@ _UNLIMITED = 1 << 62  # bytes
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """The number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_memory() -> int:
-    """Bytes available, within the limits of the machine, the container and the process."""
+    """Available bytes, within the limits of the machine, the container and the process."""
     limits = [_UNLIMITED, *_left_of_limit()]
     try:
         entries = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
@@ -28,7 +28,7 @@ def free_memory() -> int:
 
 
 def _left_of_limit() -> Iterator[int]:
-    """The rest of this process's limit of memory (ulimit -v), if there is one."""
+    """The rest of this process's memory limit (ulimit -v), if there is one."""
     try:
         import resource
 

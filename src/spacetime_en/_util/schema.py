@@ -2,7 +2,7 @@
 
 Every file of settings or facts is read here, so that no other module meets a wrong type, a number
 out of range, an endless file or a name that is a path. The schema of each file is a dataclass
-beside the code that writes it; :func:`typed` checks a value against it.
+next to the code that writes it; :func:`typed` checks a value against it.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from spacetime_en._util.errors import InputError, printable
 
 T = TypeVar("T")
 P = ParamSpec("P")
-MOST_BYTES = 64 << 20  # of a text file; the facts of a million frames take half of that
+MOST_BYTES = 64 << 20  # for a text file; the facts of a million frames take half of that
 MOST_YAML = 1 << 18  # characters; YAML is slow to parse
 LONGEST_NAME = 64
 
-# Up to 2^53, whole numbers are exact in float64, which many JSON readers use.
+# Integers up to 2^53 are exact in float64, which many JSON readers use.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 PositiveInt = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-_MAX = sys.float_info.max  # so that infinity and NaN are refused
+_MAX = sys.float_info.max  # so that infinity and NaN are rejected
 FLOAT32_MAX = float(np.finfo(np.float32).max)  # models compute in single precision
 Finite = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
 NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0.0, le=FLOAT32_MAX)]
 # The smallest normal number. gt=0 would not do: msgspec compares with the smallest denormal number,
-# and to a CPU that takes denormal numbers for 0 (flush_denormal) that is 0, so 0 would pass.
+# which a CPU that flushes denormals (flush_denormal) takes for 0, so 0 would pass.
 LEAST = sys.float_info.min
 PositiveFloat = Annotated[float, msgspec.Meta(ge=LEAST, le=FLOAT32_MAX)]
 UnitInterval = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -61,9 +61,9 @@ _NO_BOUNDS = msgspec.Meta()
 
 
 def read_text(path: Path, most: int = MOST_BYTES, *, inside: bool = False) -> str:
-    """The text of a UTF-8 file of at most `most` bytes; for `inside` see :func:`open_regular`."""
+    """Read a UTF-8 file of at most `most` bytes; for `inside` see :func:`open_regular`."""
     with open_regular(path, inside=inside) as file:
-        length = os.fstat(file.fileno()).st_size or most  # (files of the kernel say 0)
+        length = os.fstat(file.fileno()).st_size or most  # (kernel files report 0)
         content = file.read(min(length, most) + 1)
     if len(content) > most:
         raise InputError(f"{path}: is larger than {most >> 20} MB; expected a short text file.")
@@ -74,10 +74,10 @@ def read_text(path: Path, most: int = MOST_BYTES, *, inside: bool = False) -> st
 
 
 def open_regular(path: Path, *, inside: bool = False) -> BinaryIO:
-    """Open a file for reading; pipes and devices, which may never end, are refused.
+    """Open a file for reading; pipes and devices, which may never end, are rejected.
 
-    With `inside`, the user named a folder around the file, and a link is refused: it may lead to a
-    file that the user never named.
+    With `inside`, the user named a folder containing the file, and a link is rejected: it may point
+    to a file that the user never named.
     """
     if inside:
         check_no_link(path)
@@ -90,7 +90,7 @@ def open_regular(path: Path, *, inside: bool = False) -> BinaryIO:
 
 
 def check_no_link(path: Path) -> None:
-    """Refuse a link inside a folder from somebody else: it may lead anywhere."""
+    """Reject a link inside a folder from someone else: it may point anywhere."""
     if path.is_symlink():
         raise InputError(
             f"{path}: is a link, and links inside a folder are not followed; put the file itself "
@@ -104,7 +104,7 @@ def read_json(path: Path, kind: type[T]) -> T:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Parse JSON, refusing duplicate keys; `where` begins the error message."""
+    """Parse JSON, rejecting duplicate keys; `where` begins the error message."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(entries := dict(pairs)) < len(pairs):
@@ -120,7 +120,7 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Parse YAML of plain values, refusing duplicate keys and aliases."""
+    """Parse YAML of plain values, rejecting duplicate keys and aliases."""
     if len(text) > MOST_YAML:
         raise InputError(f"{where}: has {len(text):,} characters; expected {MOST_YAML:,} at most.")
     try:
@@ -131,7 +131,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """Refuses duplicate keys, and aliases, with which a few lines can expand to billions."""
+    """Rejects duplicate keys, and aliases, with which a few lines can expand to billions."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -140,7 +140,7 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
         return super().compose_node(parent, index)
 
     def construct_number(self, node: Any) -> float:
-        if ":" in node.value:  # to YAML, 1:30 is 90
+        if ":" in node.value:  # YAML reads 1:30 as 90
             line = node.start_mark.line + 1
             raise yaml.YAMLError(f"{node.value:.60} in line {line} may be a time; put it in quotes")
         is_int = node.tag.endswith(":int")
@@ -169,8 +169,8 @@ def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
     Args:
         value: a value of plain Python types, as in JSON and YAML.
         kind: the expected type, with bounds by :class:`msgspec.Meta`.
-        where: begins the error message if the value does not fit.
-        strict: whether ``"3"`` is refused where 3 is expected.
+        where: used at the start of the error message if the value does not fit.
+        strict: whether ``"3"`` is rejected where 3 is expected.
     """
     try:
         return msgspec.convert(value, kind, strict=strict)
@@ -182,7 +182,7 @@ def typed(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
 
 
 def check_format(found: Any, newest: int, where: str) -> None:
-    """Refuse a file whose format number is newer than this version knows."""
+    """Reject a file with a format number newer than this version knows."""
     if type(found) is not int or not 1 <= found <= newest:
         raise InputError(
             f"{where}: its format is {shortened(found)}, this version of spacetime-en reads "
@@ -203,7 +203,7 @@ def argument(name: str, value: Any, kind: Any) -> Any:
     """
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     classes = tuple(get_origin(one) or one for one in kinds if _is_class(one))
-    with suppress(TypeError):  # (of some protocols nothing is an instance)
+    with suppress(TypeError):  # (some protocols do not support isinstance)
         if Any in kinds or (classes and isinstance(value, classes)):
             return value
         plain = [one for one in kinds if not _is_class(one)]
@@ -214,7 +214,7 @@ def argument(name: str, value: Any, kind: Any) -> Any:
         elif hasattr(value, "tolist") and any(
             get_origin(k) in (list, tuple, Sequence) for k in plain
         ):
-            with suppress(Exception):  # (of a tensor without numbers)
+            with suppress(Exception):  # (e.g. a tensor without values)
                 value = value.tolist()
         if not plain or not isinstance(value, _PLAIN):
             words = " or ".join(word for one in kinds for word in _words(one, _NO_BOUNDS))
@@ -264,11 +264,11 @@ def _is_class(kind: Any) -> bool:
 
 
 def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
-    """msgspec's message `what` on the entry at `path`, in our words."""
+    """Rephrase msgspec's message `what` on the entry at `path`."""
     if what.startswith("Object missing required field "):
         return f"the entry {what.split()[-1]} is missing"
     if not what.startswith(("Expected ", "Invalid ", "Object ", "Integer ", "Number ")):
-        return what  # by a check of the class itself
+        return what  # from a check of the class itself
     got = what.partition(", got ")[2] or "another"
     found = {"array": "a list", "object": "named entries", "str": "text"}.get(got, got)
     try:
@@ -276,10 +276,10 @@ def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
             kind = _inside(kind, key or index)
             value = value[int(index) if index.isdigit() else key or index]
         found = shortened(value)
-    except (LookupError, TypeError):  # (of a dict whose keys are not names, msgspec tells none)
+    except (LookupError, TypeError):  # (for a dict whose keys are not names, msgspec gives none)
         pass
     words = " or ".join(word for part, bounds in _parts(kind) for word in _words(part, bounds))
-    limit = re.search(r" (<=?) (\S+)", what)  # named only if it is the limit that was passed
+    limit = re.search(r" (<=?) (\S+)", what)  # present only if this limit was exceeded
     if limit and (limit[2] == str(_MAX) or found == "inf"):
         words = "a finite number"
     elif limit and "to 1" not in words:
@@ -290,7 +290,7 @@ def _in_words(what: str, path: str, value: Any, kind: Any) -> str:
 
 
 def _parts(kind: Any, bounds: msgspec.Meta = _NO_BOUNDS) -> Iterator[tuple[Any, msgspec.Meta]]:
-    """The types of a union with their bounds, or the type itself if it is none."""
+    """The types of a union with their bounds, or the type itself if it is not a union."""
     if get_origin(kind) is Annotated:
         metas = (m for m in get_args(kind)[1:] if isinstance(m, msgspec.Meta))
         yield from _parts(get_args(kind)[0], next(metas, bounds))
@@ -313,7 +313,7 @@ _WORDS: dict[Any, str] = {
 
 
 def _words(kind: Any, bounds: msgspec.Meta) -> list[str]:
-    """A type in the words of an error message."""
+    """A type as worded in an error message."""
     if get_origin(kind) is Literal:
         return [repr(choice) for choice in get_args(kind)]
     if kind is int:
@@ -359,16 +359,16 @@ def check_name(name: Any, where: str) -> str:
 
 
 def shortened(value: Any, most: int = 60) -> str:
-    """A value for an error message: on one line, without control characters, not long."""
+    """A value for an error message: on one line, without control characters, shortened."""
     try:
         text = re.sub(r"\s+", " ", ascii(value) if not str(value).isprintable() else repr(value))
-    except Exception:  # (whole numbers of thousands of digits, or any __repr__)
+    except Exception:  # (integers with thousands of digits, or any __repr__)
         text = f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def reason(error: BaseException, most: int = 160) -> str:
-    """The message of another package's error, on one line, not long."""
+    """The message of another package's error, on one line, shortened."""
     text = " ".join(str(error).split()) or type(error).__name__
     text = printable(text).rstrip(".")
     return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# Ctrl-C; the end of a job; the end of a connection; and, by custom, what batch systems send some
+# Ctrl-C; the end of a job; a lost connection; and, by convention, what batch systems send some
 # time before they end a job. Windows has only the first two.
 STOP_SIGNALS = tuple(
     getattr(signal, name)

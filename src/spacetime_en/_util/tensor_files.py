@@ -1,4 +1,4 @@
-"""Reading named tensors from safetensors files; pickles are refused."""
+"""Read named tensors from safetensors files; pickles are rejected."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TensorSpec(NamedTuple):
     """The type and shape of a tensor in a file, before it is read.
 
     Args:
-        dtype: its type; None if it is none of ``DTYPES``.
-        shape: its shape; the file is checked to be as long as it says.
+        dtype: its type; None if not among ``DTYPES``.
+        shape: its shape; the length of the file is checked against it.
     """
 
     dtype: torch.dtype | None
@@ -64,9 +64,9 @@ def read_tensor_header(path: Path) -> TensorFileHeader:
 def read_tensors(path: Path, part: str = "") -> dict[str, Tensor]:
     """The tensors whose names begin with `part`, in the precision that each was saved in.
 
-    They are copied out of the file: torch allocates memory at multiples of 64 bytes, a tensor in a
-    file may begin anywhere, and from there some CPUs multiply matrices in another order, more
-    slowly and with other last bits.
+    They are copied out of the file: torch allocates memory at multiples of 64 bytes, but a tensor
+    in a file may start anywhere, and from there some CPUs multiply matrices in a different order,
+    more slowly and with different last bits.
     """
     with _open(path) as file:
         return {

@@ -61,7 +61,7 @@ class TensorFields:
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
-        keep = ("times",)  # in float64, whatever the rest is in
+        keep = ("times",)  # always in float64
         return self._unchecked(
             {
                 name: t.to(device, dtype if t.is_floating_point() and name not in keep else None)
@@ -75,7 +75,7 @@ class TensorFields:
 
 
 def register_pytree(cls: type[T]) -> type[T]:
-    """Show the tensors inside to torch.compile, torch.export and DDP; let torch.load load it."""
+    """Expose the tensors inside to torch.compile, torch.export and DDP; let torch.load load it."""
 
     def flatten(obj: Any) -> tuple[list[Any], list[str]]:
         fields = obj.fields()
@@ -131,7 +131,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
     # A copy in native order and layout: torch takes no reversed, big-endian or read-only array.
     try:
         return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
-    except TypeError:  # (it has no long doubles)
+    except TypeError:  # (torch has no long doubles)
         raise InputError(f"{name}: there are no tensors of the type {array.dtype}.") from None
 
 

@@ -1,4 +1,4 @@
-"""Printing names literally and numbers in full, however narrow the terminal."""
+"""Print names literally and numbers in full, however narrow the terminal."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,12 +18,12 @@ class Terminal(Console):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
-        if self.width == 0:  # (COLUMNS=0 means that the width is not known)
+        if self.width == 0:  # (COLUMNS=0 means that the width is unknown)
             self.width = 80
 
     @property
     def is_terminal(self) -> bool:
-        """Whether lines may be drawn over; to Rich, FORCE_COLOR, which notebooks set, is enough."""
+        """Whether lines may be redrawn; for Rich, FORCE_COLOR is enough, which notebooks set."""
         return super().is_terminal and self.file.isatty()
 
     def render_str(self, text: str, **options: Any) -> Text:
@@ -37,7 +37,7 @@ class Terminal(Console):
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None
     ) -> None:
-        """Print a table; if the terminal is too narrow, one line for each cell.
+        """Print a table; if the terminal is too narrow, one line per cell.
 
         Args:
             head: the column headers; the first column holds the names of the rows.

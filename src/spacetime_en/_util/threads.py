@@ -1,9 +1,9 @@
 """One parallel region around many operators, each of which runs on one thread.
 
-PyTorch splits every operator among its threads, and waits for the last of them. Thousands of small
-operators wait thousands of times, and for milliseconds each time on a busy machine, where a thread
-may not get its core. Here threads take pieces of the work, run all operators of a piece by
-themselves, and wait for each other once, at the end.
+PyTorch splits every operator among its threads and waits for the last of them. With thousands of
+small operators this means thousands of waits, each of milliseconds on a busy machine, where a
+thread may not get its core. Here threads take pieces of the work, run all operators of a piece by
+themselves, and synchronise only once, at the end.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def share(pieces: Sequence[T], work: Callable[[Iterator[T]], None]) -> None:
-    """Share pieces of work among as many threads as PyTorch has.
+    """Share pieces of work among as many threads as PyTorch uses.
 
     Which thread gets which piece depends on timing; the result must not, see :class:`InOrder`. With
     one thread, or one piece, everything runs in the caller's thread.
@@ -36,13 +36,13 @@ def share(pieces: Sequence[T], work: Callable[[Iterator[T]], None]) -> None:
         work(_take(remaining))
         return
     pool = _pool(threads, _flushes_denormals())
-    # In inference mode tensors of a caller in that mode can be written to, too.
+    # In inference mode, tensors of a caller in that mode are writable, too.
     in_mode = torch.inference_mode()(work)
     running = [pool.submit(in_mode, _take(remaining)) for _ in pieces[:threads]]
     try:
         wait(running, return_when=FIRST_EXCEPTION)
     finally:
-        # After an error or Ctrl-C no new piece starts, and none still runs when we return.
+        # After an error or Ctrl-C no new piece starts, and all are finished when we return.
         remaining.clear()
         wait(running)
     for done in running:
@@ -51,10 +51,10 @@ def share(pieces: Sequence[T], work: Callable[[Iterator[T]], None]) -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch with one thread: for small models, and for processes that share a machine.
+    """Run PyTorch with one thread: for small models, and for processes that share a machine.
 
-    Operators outside of :func:`share` still wait for their threads: on busy cores two threads take
-    longer than one, and several trainings run fastest with one core each.
+    Operators outside of :func:`share` still wait for their threads: on busy cores two threads are
+    slower than one, and several trainings run fastest with one core each.
     """
     number = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -65,9 +65,9 @@ def one_thread() -> Iterator[None]:
 
 
 class InOrder(Generic[T]):
-    """Passes the results of the pieces to `take` one by one, in order, whichever is ready first.
+    """Passes the results of the pieces to `take` one by one and in order, whichever is ready first.
 
-    So their sums have the same bits in every run, with any number of threads.
+    Their sums are then bit-identical in every run, with any number of threads.
     """
 
     def __init__(self, take: Callable[[T], None]) -> None:
@@ -92,12 +92,12 @@ def _take(remaining: deque[T]) -> Iterator[T]:
 
 
 def _threads_are_possible() -> bool:
-    """Not if PyTorch cannot set the number for each thread, nor at the end of the interpreter."""
+    """False if PyTorch cannot set the number for each thread, or at interpreter shutdown."""
     return torch.backends.openmp.is_available() and threading.main_thread().is_alive()
 
 
 def _flushes_denormals() -> bool:
-    """Whether this thread takes denormal numbers for zero (``torch.set_flush_denormal``)."""
+    """Whether this thread flushes denormal numbers to zero (``torch.set_flush_denormal``)."""
     return sys.float_info.min * sys.float_info.epsilon == 0
 
 
@@ -108,8 +108,8 @@ _starting = threading.Lock()
 def _pool(threads: int, flush_denormal: bool) -> ThreadPoolExecutor:
     """A pool of threads that is kept for the next call.
 
-    Threads that start later inherit the number of threads set last, in whichever thread: once all
-    threads of the pool have set theirs to one, another thread restores the number from before.
+    Threads that start later inherit the number of threads set last, in any thread: once all
+    threads of the pool have set theirs to one, another thread restores the previous number.
     """
     with _starting, ThreadPoolExecutor(1) as outside:
         number = outside.submit(torch.get_num_threads).result()
@@ -127,7 +127,7 @@ def _start(flush_denormal: bool) -> None:
 
 
 def _forked() -> None:
-    """A forked process has none of the threads, and perhaps a lock that is never released."""
+    """Reset: a forked process has none of the threads, and may hold a lock for ever."""
     global _starting
     _starting = threading.Lock()
     _pool.cache_clear()

@@ -1,7 +1,7 @@
-"""What files from others may not do: run code, or read folders that the user never named.
+"""Limits on what files from others may do: not run code, nor read folders the user never named.
 
-An import path is followed if the user typed it, or passed it to a function, or if its module is
-imported already; one in a file needs trust. So does a folder of data, unless the user has named it
+An import path is followed if the user typed it or passed it to a function, or if its module is
+already imported; one in a file needs trust. So does a data folder, unless the user has named it
 before on this machine: those folders are listed in the cache, in ``named-folders.txt``.
 """
 
@@ -42,14 +42,14 @@ def named_object(path: str, *, trust: bool = True) -> Any:
     try:
         with _working_directory_on_path():
             return getattr(import_module(module), attribute)
-    except Exception as error:  # whatever the user's module raises
+    except Exception as error:  # any error raised by the user's module
         what = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"{path}: cannot be imported ({what}).") from None
 
 
 @contextmanager
 def _working_directory_on_path() -> Iterator[None]:
-    """At the end of the path, and only while needed: a folder of data may contain anything."""
+    """At the end of the path, and only while needed: a data folder may contain anything."""
     here = os.getcwd()
     if here in sys.path:
         yield
@@ -62,12 +62,12 @@ def _working_directory_on_path() -> Iterator[None]:
 
 
 def was_named(folder: str | os.PathLike[str]) -> bool:
-    """Whether the user has named a folder of data before."""
+    """Whether the user has named a data folder before."""
     return os.path.realpath(folder) in _named()
 
 
 def remember(folder: str | os.PathLike[str]) -> None:
-    """Record that the user has named a folder of data, if there is a cache to write to."""
+    """Record that the user has named a data folder, if the cache is writable."""
     place = os.path.realpath(folder)
     if place.isprintable() and place not in _named():
         with suppress(OSError):

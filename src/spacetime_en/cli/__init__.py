@@ -1,8 +1,8 @@
-"""The command ``spacetime``: parses what the user typed and calls the rooms below.
+"""The command ``spacetime``: parses the command line and calls the subpackages below.
 
 The commands are listed here, so that ``spacetime --help`` imports none of them; each imports what
-it needs when it runs. The guard is up before that: errors and Ctrl-C end in one sentence, also
-while PyTorch is being imported.
+it needs when it runs. The guard is entered before that, so that errors and Ctrl-C end in one
+sentence even while PyTorch is being imported.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any, cast
 from spacetime_en._util.errors import no_such
 from spacetime_en.cli.guard import guarded
 
-# By the words that the user types: the module and the name in it, and the line in the help.
+# By command words: the module and the name in it, and the line in the help.
 COMMANDS = {
     "train": ("training.Train", "Train a model on a task."),
     "compare": ("comparing.Compare", "Find the best model for your data."),
@@ -41,7 +41,7 @@ COMMANDS = {
     "doctor": ("commands.doctor", "Show versions, devices, folders, and what extras would add."),
     "completion": ("completion.completion", "Print a script that completes commands with Tab."),
 }
-# The overview: what people come for, in this order, with an example of each command.
+# The overview: the most common uses first, with an example of each command.
 GROUPS = {
     "Try it": {
         "demo": "demo",
@@ -80,7 +80,7 @@ HELP = ("-h", "--help")
 def main() -> None:
     """Entry point of the console command."""
     arguments = sys.argv[1:]
-    os.environ["MPLBACKEND"] = "agg"  # no command opens a window, whatever the user has set
+    os.environ["MPLBACKEND"] = "agg"  # no command opens a window, whatever the user's setting
     with guarded(arguments):
         if arguments == ["--version"]:
             from importlib.metadata import version
@@ -110,7 +110,7 @@ def _overview(prefix: str = "") -> str:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    """Parse the arguments of the command that the first word or two name, and call it."""
+    """Parse the arguments of the command named by the first word or two, and call it."""
     words = 2 if arguments[0] == "data" else 1
     name, options = " ".join(arguments[:words]), arguments[words:]
     if name not in COMMANDS:
@@ -120,16 +120,16 @@ def _run(arguments: Sequence[str]) -> None:
     if not set(HELP) & set(options):
         import torch
 
-        torch.set_flush_denormal(True)  # numbers below 1e-38 make a CPU crawl, and mean nothing
+        torch.set_flush_denormal(True)  # numbers below 1e-38 slow CPUs to a crawl, and mean nothing
     parsed = tyro.cli(find_command(name, options), prog=f"spacetime {name}", args=options)
     if parsed is not None:  # a command that is a class; functions have been called by tyro
         parsed()
 
 
 def find_command(name: str, options: Sequence[str] = ()) -> Callable[..., Any]:
-    """The function or class that a command calls; its options may depend on what was typed."""
+    """The function or class behind a command; its options may depend on the other arguments."""
     module, _, attribute = COMMANDS[name][0].partition(".")
     command = getattr(import_module(f"{__name__}.{module}"), attribute)
-    if hasattr(command, "with_options_for"):  # options of the preset and of the task
+    if hasattr(command, "with_options_for"):  # options of the preset and the task
         command = command.with_options_for(options)
     return cast(Callable[..., Any], command)

@@ -119,19 +119,19 @@ def data_import(
     """Import trajectories from a file into a data set.
 
     Formats: tables of tracks (CSV, TSV, text, Parquet, or a folder of them), .npz, H5MD, ASF/AMC
-    motion capture, NRI, and all that ASE and MDAnalysis read.
+    motion capture, NRI, and everything that ASE and MDAnalysis read.
 
     Args:
         file: file to read, or the word solar-system for the ephemeris of the planets.
         out: folder of the data set.
         topology: for MDAnalysis, the topology file, which names the atoms.
         select: for MDAnalysis, the selection of atoms, such as "name CA".
-        time_step: time between frames, for files that do not say.
-        frame_step: of tables, frame numbers (or time) from frame to frame; without it, the
-            commonest gap.
-        interpolate: of tables, fill gaps of up to so many frames by straight lines; without it,
-            they stay gaps.
-        columns: of tables, the names of columns that have other names than usual.
+        time_step: time between frames, for files that do not give it.
+        frame_step: for tables, frame numbers (or time) between frames; without it, the most common
+            gap.
+        interpolate: for tables, fill gaps of up to this many frames by linear interpolation;
+            without it, they stay gaps.
+        columns: for tables, the names of columns that do not have the usual names.
     """
     from spacetime_en.data.datasets.solar import solar_system
     from spacetime_en.data.readers import read

@@ -1,4 +1,4 @@
-"""``spacetime compare``, and ``spacetime train auto``, which wants the winner only."""
+"""``spacetime compare``, and ``spacetime train auto``, which keeps only the winner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spacetime_en.cli.selection import task_field, task_in, with_options
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparing:
-    """Options that both commands have in common."""
+    """Options shared by both commands."""
 
     source: ClassVar[Mapping[str, Any]] = {}
 
@@ -41,7 +41,7 @@ class _Comparing:
         return with_options(cls, [task_field(source, {})] if source else [], source=source)
 
     def _question(self) -> dict[str, Any]:
-        """The arguments of :func:`compare` and :func:`train_best`, which are the same."""
+        """The shared arguments of :func:`compare` and :func:`train_best`."""
         if not self.source:
             raise InputError("task: what to compare on? Give --task NAME or --data FOLDER.")
         settings = dataclasses.asdict(getattr(self, "task_settings"))  # noqa: B009
@@ -65,7 +65,7 @@ class Compare(_Comparing):
     """Find the best model for your data.
 
     Trivial forecasts, models that are solved in closed form, and trained ones, each with the same
-    processor time and the same search for its learning rate. Run the same command again to go on
+    processor time and the same search for its learning rate. Run the same command again to continue
     after an interruption.
 
     Args:
@@ -83,8 +83,8 @@ class Compare(_Comparing):
         storage: Optuna storage URL, such as postgresql://host/db; the same command on several
             machines with the same storage and a shared --out divides the work.
         ray: divide the work on a Ray cluster whose machines share --out (the extra ray).
-        symmetries: ask the data for their symmetries first (docs/symmetries.md), and give models an
-            up direction if rotations hold about one axis only.
+        symmetries: first test which symmetries the data have (docs/symmetries.md), and give models
+            an up direction if rotations hold about one axis only.
         open: open the report in a browser.
     """
 
@@ -106,7 +106,7 @@ class Auto(_Comparing):
     """Train the best model for your data.
 
     Compares models as `spacetime compare` does, and leaves the run of the best. Run the same
-    command again to go on after an interruption.
+    command again to continue after an interruption.
 
     Args:
         presets: auto, and names of models to choose from; by default all that fit the data.
@@ -119,7 +119,7 @@ class Auto(_Comparing):
         workers: number of processes, each with one core (or GPU); by default one for each.
         storage: Optuna storage URL, to divide the work among machines.
         ray: divide the work on a Ray cluster whose machines share --out (the extra ray).
-        symmetries: ask the data for their symmetries first, as for `spacetime compare`.
+        symmetries: first test which symmetries the data have, as for `spacetime compare`.
     """
 
     def __call__(self) -> None:

@@ -28,7 +28,7 @@ def completion(shell: Positional[Literal["bash", "zsh"]]) -> None:
 
 
 def _script(shell: str) -> str:
-    """What tyro prints for a parser with all commands as subcommands."""
+    """The script that tyro generates for a parser with all commands as subcommands."""
     nested: Any = Union[tuple(_commands("data "))]  # noqa: UP007 (their number is known at run time)
 
     def data(command: nested) -> None:
@@ -44,7 +44,7 @@ def _script(shell: str) -> str:
             args=["--tyro-print-completion", shell],
             config=(OmitSubcommandPrefixes,),
         )
-    # A description of two lines would be offered as two completions.
+    # A two-line description would be offered as two completions.
     return "".join(
         line.replace(r"\n", " ") if line.startswith("COMPLETION_SPEC") else line
         for line in printed.getvalue().splitlines(keepends=True)
@@ -52,7 +52,7 @@ def _script(shell: str) -> str:
 
 
 def _commands(prefix: str) -> Iterator[Any]:
-    """The commands of one word, or those that begin with `prefix`, as types for tyro."""
+    """The one-word commands, or those that begin with `prefix`, as types for tyro."""
     for name, (_, summary) in COMMANDS.items():
         if name.startswith(prefix) and " " not in (word := name.removeprefix(prefix)):
             command = find_command(name)

@@ -1,4 +1,4 @@
-"""What is asked of data: ``spacetime data info`` and ``spacetime conservation``."""
+"""Commands on data: ``spacetime data info`` and ``spacetime conservation``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _OfData:
         return with_options(cls, fields, source=source)
 
     def open(self) -> Task:
-        """The task, with the settings that were given."""
+        """Load the task, with the settings given."""
         settings = getattr(self, "task_settings", None)
         chosen = dataclasses.asdict(settings) if settings else {}
         return open_task({**_source(self.name), **chosen})
@@ -103,14 +103,14 @@ class Conservation(_OfData):
 
 
 def _source_in(arguments: Sequence[str]) -> dict[str, str]:
-    """The task or the data set that is named somewhere among the arguments."""
+    """The task or the data set named among the arguments."""
     words = [word for word in arguments if not word.startswith("-")]
     known = [word for word in words if word in TASKS or Path(word).is_dir()]
     return next(map(_source, known or words), {})
 
 
 def _source(name: str) -> dict[str, str]:
-    """A data set's folder; anything else is taken for the name of a task."""
+    """The source of a task: a data set's folder, or else the name of a task."""
     if name in TASKS or not Path(name).exists():
         return {"name": name}
     return {"data": name}

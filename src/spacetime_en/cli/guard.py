@@ -1,7 +1,7 @@
 """The guard around all commands: every error ends in one sentence and an exit status.
 
 The sentence goes to standard error and names what the user typed. Nothing slow is imported here,
-because the guard also covers the import of the rest.
+because the guard also covers the remaining imports.
 """
 
 import os
@@ -17,7 +17,7 @@ from spacetime_en._util.signals import stop_signals
 
 DEBUG = "SPACETIME_EN_DEBUG"  # environment variable: show tracebacks instead of sentences
 STOPPED = 130  # exit status of a command that was interrupted
-# How NumPy, PyTorch and CUDA report a lack of memory in errors that have no class of their own.
+# How NumPy, PyTorch and CUDA report out-of-memory errors that have no class of their own.
 _SHORT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 _TOO_LARGE = ("overflow", "too large", "too big", "exceeds the limit", "out of range")
 _IMPORTING = "<frozen importlib._bootstrap>"
@@ -27,7 +27,7 @@ _IMPORTING = "<frozen importlib._bootstrap>"
 def guarded(arguments: Sequence[str]) -> Iterator[None]:
     """Run the command ``spacetime ARGUMENTS``; errors, signals, closed pipes end it cleanly."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: what is printed goes nowhere
+        if getattr(sys, name) is None:  # closed: output is discarded
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
@@ -46,14 +46,14 @@ def guarded(arguments: Sequence[str]) -> Iterator[None]:
         sys.exit(STOPPED)
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _output_is_lost():
-            sys.exit(1)  # the reader of the output, such as head, has ended
+            sys.exit(1)  # the reader of the output, such as head, has exited
         if os.environ.get(DEBUG):
             raise
         sys.exit(f"error: {printable(_sentence(error, arguments))}")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; but exit at once during an import, which may swallow exceptions."""
+    """Raise KeyboardInterrupt, or exit at once during an import, which may swallow exceptions."""
     while frame is not None:
         if frame.f_code.co_filename == _IMPORTING:
             os.write(2, b"stopped\n")
@@ -63,7 +63,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _check_text(arguments: Sequence[str]) -> None:
-    """Refuse arguments that are not text, or empty: an empty path means the working directory."""
+    """Reject arguments that are not text, or empty: an empty path means the working directory."""
     for option, word in _options(arguments):
         if not word.strip():
             raise InputError(f"{option or 'arguments'}: expected a word, found {word!r}.")
@@ -78,7 +78,7 @@ def _check_text(arguments: Sequence[str]) -> None:
 
 
 def _output_is_lost() -> bool:
-    """Whether standard output is closed; then redirect it to nowhere."""
+    """Whether standard output is closed; if so, redirect it to nowhere."""
     try:
         print(flush=True)
     except OSError:
@@ -120,7 +120,7 @@ def _mentions(error: Exception, words: Sequence[str]) -> bool:
 
 
 def _os_sentence(error: OSError, arguments: Sequence[str]) -> str:
-    """The sentence for an error of the operating system, with the file as the user named it."""
+    """The sentence for an operating-system error, with the file as the user named it."""
     what = (error.strerror or first_line(error)).rstrip(".")
     if error.filename is None:
         if _output_is_lost():
@@ -147,7 +147,7 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _option_of(name: str, arguments: Sequence[str]) -> str:
-    """The option that named a file or a folder around it, for the sentence; empty if none did."""
+    """The option that named a file or a folder containing it, for the sentence; empty if none."""
     with suppress(OSError, ValueError, RuntimeError):  # (the working directory may be gone)
         path = Path(name).resolve()
         around = [

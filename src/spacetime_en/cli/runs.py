@@ -1,4 +1,4 @@
-"""What is done with a run: ``spacetime evaluate``, ``predict``, ``export`` and ``animate``."""
+"""Commands on runs: ``spacetime evaluate``, ``predict``, ``export`` and ``animate``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from spacetime_en.runs.run import CONFIG_FILE, Run
 class Evaluate:
     """Measure a trained model's errors beside trivial forecasts.
 
-    Position and velocity MSE (per coordinate), of paths also ADE, FDE and the error against time,
-    all beside those of ridge regression, too; equivariance error; the drift of momenta and of
+    Position and velocity MSE (per coordinate), for paths also ADE, FDE and the error against time,
+    all compared with ridge regression, too; equivariance error; the drift of momenta and of
     energies that are known, learned or found. The report and the errors of every window are also
     written to the folder `evaluation` of the run.
 
@@ -57,7 +57,7 @@ class Evaluate:
 
     @classmethod
     def with_options_for(cls, arguments: Sequence[str]) -> type[Self]:
-        """The command with the options of the task, which is the run's unless another is named."""
+        """The command with the options of the task, by default the run's."""
         run, source, trusted = _run_in(arguments), task_in(arguments), True
         settings: dict[str, Any] = {}
         if run is not None:
@@ -127,8 +127,8 @@ class Evaluate:
 class Predict:
     """Forecast new data with a trained model.
 
-    From every window of frames that are spaced in time like those of the training data, the state
-    at the target times of the training after the last frame, or at others.
+    For every window of frames with the time spacing of the training data: the state at the target
+    times of the training, or at others.
 
     Args:
         run: folder of the run, or pretrained:NAME.
@@ -136,14 +136,14 @@ class Predict:
         out: file to write: a table (.csv, .tsv, .parquet), or trajectories (.npz, .h5md, .extxyz,
             .traj); a name without an ending: a data set.
         last: forecast only from the newest window of each trajectory.
-        steps: forecast a path of so many frame steps; models that know one horizon go step by
-            step, if it is one frame step.
+        steps: forecast a path of this many frame steps; models with a single horizon are iterated,
+            if it is one frame step.
         times: target times after the last frame, in the unit of the data, for models that read
             the horizon.
         batch_size: windows per batch; by default chosen for speed.
         topology: for MDAnalysis, the topology file, which names the atoms.
         select: for MDAnalysis, the selection of atoms, such as "name CA".
-        time_step: time between frames in units of the training data, for files that do not say.
+        time_step: time between frames in units of the training data, for files that do not give it.
         trust: allow the run's config to have its class imported.
     """
 
@@ -226,10 +226,10 @@ class Animate:
 
     Args:
         runs: folders of one or more runs on the same task.
-        out: file to write: .gif, .mp4 (needs ffmpeg), .html (a page to turn, zoom and play), or
+        out: file to write: .gif, .mp4 (needs ffmpeg), .html (a page to rotate, zoom and play), or
             .png, .svg, .pdf for a picture of one window.
-        window: number of a test window, from 0; an animation of a recording goes on from there, or
-            shows the whole trajectory around it.
+        window: number of a test window, from 0; an animation of a recording continues from there,
+            or shows the whole trajectory around it.
         frames: largest number of frames.
         fps: frames per second; by default 5 to 20.
         data: folder of the runs' data, if it has moved.
@@ -270,7 +270,7 @@ class Animate:
 
 
 def _run_in(arguments: Sequence[str]) -> Run | None:
-    """The run that is named somewhere among the arguments."""
+    """The run named among the arguments."""
     for word in arguments:
         if not word.startswith("-") and (shipped(word) / CONFIG_FILE).is_file():
             return Run.open(word, trust="--trust" in arguments)

@@ -1,7 +1,7 @@
 """Options that depend on the preset and the task.
 
 ``spacetime train set --task charged`` has the options of SET's constructor and of the charged
-task. So these two words are looked up first, and the parser is made for them.
+task. So these two words are looked up first, and the parser is built for them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Selection:
         task: ``{"name": ...}`` or ``{"data": ...}``; empty: not selected yet.
         model, task_settings, training: settings from the config file.
         trusted: whether the data that the task names may be read.
-        defaults: whose settings the preset has, the paper's or ours; None: it depends on the task.
+        defaults: settings to use for the preset, the paper's or ours; None: it depends on the task.
     """
 
     preset: str | None = None
@@ -67,7 +67,7 @@ class Selection:
         if path is None and preset is None and out is not None and "--resume" in arguments:
             path = str(Path(out, CONFIG_FILE))
         named_defaults = value_of("--settings", arguments)
-        # (The parser refuses other words.)
+        # (The parser rejects other words.)
         defaults = next((whose for whose in get_args(Whose) if whose == named_defaults), None)
         if path is None:
             return cls(preset, task, defaults=defaults)
@@ -120,12 +120,12 @@ class Selection:
 
 
 def task_in(arguments: Sequence[str]) -> dict[str, str]:
-    """The task that ``--task NAME`` or ``--data FOLDER`` names; empty if there is neither."""
+    """The task named by ``--task NAME`` or ``--data FOLDER``; empty if there is neither."""
     name, data = value_of("--task", arguments), value_of("--data", arguments)
     if name is not None and data is not None:
         raise InputError("task: give either a task or data, not both.")
     if data is not None:
-        return {"data": os.path.realpath(data)}  # (unlike Path.resolve, also of a loop of links)
+        return {"data": os.path.realpath(data)}  # (unlike Path.resolve, handles a loop of links)
     return {} if name is None else {"name": name}
 
 
@@ -136,7 +136,7 @@ def task_field(task: Mapping[str, Any], settings: Mapping[str, Any]) -> Field:
 
 
 def with_options(command: type[C], fields: Sequence[Field], **attributes: Any) -> type[C]:
-    """A subclass of a command that has further options, and these class attributes."""
+    """A subclass of a command with further options and these class attributes."""
     namespace = {**attributes, "__doc__": command.__doc__}
     return dataclasses.make_dataclass(
         command.__name__, fields, bases=(command,), namespace=namespace, frozen=True, kw_only=True
@@ -144,7 +144,7 @@ def with_options(command: type[C], fields: Sequence[Field], **attributes: Any) -
 
 
 def value_of(option: str, arguments: Sequence[str]) -> str | None:
-    """The word that follows an option, or stands behind its ``=``; the last one counts."""
+    """The word after an option, or after its ``=``; the last occurrence counts."""
     value = None
     for word, following in pairwise([*arguments, ""]):
         if word.startswith(f"{option}="):

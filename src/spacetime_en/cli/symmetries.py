@@ -20,15 +20,15 @@ from spacetime_en.runs.config import open_task
 class FindSymmetries:
     """Find out which symmetries your data have.
 
-    Translations, rotations (and about which axis), reflections, permutations, shifts and reversal
-    of time, scale and boosts: each with a measured score and a verdict. A test of the law of motion
-    and not of where things happen to be; reads no test windows. See docs/symmetries.md.
+    Translations, rotations (and about which axis), reflections, permutations, time shifts and
+    time reversal, scale and boosts: each with a measured score and a verdict. A test of the law of
+    motion, not of where things happen to be; reads no test windows. See docs/symmetries.md.
 
     Args:
         task: name of a task, as for `spacetime train`.
         data: folder of a data set instead (see `spacetime data import`).
-        rows: nodes in windows that are looked at, spread over all, 6,000 by default; more take
-            longer and find weaker effects.
+        rows: nodes in windows to examine, spread over all, 6,000 by default; more take longer and
+            find weaker effects.
         json: print a JSON object instead of a table.
     """
 

@@ -15,7 +15,7 @@ from spacetime_en.training.settings import Whose
 
 @dataclass(frozen=True, kw_only=True)
 class _Training:
-    """Options that train and search have in common."""
+    """Options shared by train and search."""
 
     selection: ClassVar[Selection]
 
@@ -49,9 +49,9 @@ class Train(_Training):
             mocap-walk, mocap-run, mocap-basketball, eth, hotel, univ, zara1 or zara2.
         data: folder of a data set to train on instead (see `spacetime data import`).
         config: YAML file with settings; options on the command line override it.
-        settings: whose settings the models of the paper have, unless they are given: the paper's or
+        settings: which settings to use for the models of the paper, unless given: the paper's or
             ours, for short budgets and without dropout; by default the paper's on its own tasks,
-            charged and charged-noisy, and else ours.
+            charged and charged-noisy, and ours on all others.
         trust: allow a file (--config, or that of the run to resume) to have its class imported and
             its data read.
         resume: continue the run in --out if there is one; only the budget may change.
@@ -60,7 +60,7 @@ class Train(_Training):
 
     @classmethod
     def with_options_for(cls, arguments: Sequence[str]) -> type[Any]:
-        """The command for a preset and a task; for the word ``auto``, the one that chooses."""
+        """The command for a preset and a task; for the word ``auto``, the one that selects."""
         if list(arguments[:1]) == ["auto"]:
             from spacetime_en.cli.comparing import Auto
 
@@ -105,7 +105,7 @@ class Search(_Training):
         task: name of a task.
         data: folder of a data set to train on instead.
         config: YAML file with settings; options on the command line override it.
-        settings: whose settings the models of the paper have, as for `spacetime train`.
+        settings: which settings to use for the models of the paper, as for `spacetime train`.
         trust: allow the file to have its class imported and its data read.
         trials: number of trials, counting those of all processes.
         timeout: time after which no new trial starts, such as 10m or 2h.

@@ -2,9 +2,9 @@
 
 ``job``, ``results``, ``workers``, ``preload``, ``claims`` and ``display`` are the engine: jobs that
 depend on each other, with one JSON file each. ``candidates``, ``budget``, ``models`` and
-``judging`` are the jobs of ``spacetime compare``, ``comparison`` plans them, ``leaderboard`` weighs
-their results, ``table``, ``panel``, ``page`` and ``report`` present them. Imports report and every
-room below.
+``judging`` define the jobs of ``spacetime compare``, ``comparison`` plans them, ``leaderboard``
+ranks the models, ``table``, ``panel``, ``page`` and ``report`` present the results. Imports report
+and every subpackage below.
 """
 
 from lazy_loader import attach_stub

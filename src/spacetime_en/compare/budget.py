@@ -1,4 +1,4 @@
-"""The budget of a model in a comparison: how much of it each of its trainings gets."""
+"""The budget of a model in a comparison, and how it is divided among its trainings."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from spacetime_en.training.fitting import some_windows
 from spacetime_en.training.settings import TrainingSettings, seconds
 
 TRIALS = 4  # of learning rates, if there is time for them
-SEARCH = 0.3  # share of the budget that the trials get; the seeds get the rest
+SEARCH = 0.3  # fraction of the budget for the trials; the seeds get the rest
 TRIAL_STEPS = 20  # fewer would not tell one learning rate from another
-VALIDATION_SHARE = 0.1  # share of a training that validations may take
+VALIDATION_SHARE = 0.1  # fraction of a training that validations may take
 MOST_VALIDATIONS = 20  # of a training: more would only make its curve smoother
-FEWEST_STEPS = 2  # of a training that is worth its name
+FEWEST_STEPS = 2  # a shorter training is not worth running
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What a model's training takes on this machine, in seconds of processor time.
+    """The cost of a model's training on this machine, in seconds of processor time.
 
     Args:
-        setup: all that comes before the first step.
+        setup: everything before the first step.
         step: an optimiser step.
         validation: one pass over the validation windows.
-        spent: on finding this out.
+        spent: on measuring this.
     """
 
     setup: float
@@ -49,8 +49,8 @@ class ModelBudget:
     """The budget of one model: its search, its seeds, and all their validations.
 
     Args:
-        text: as the user gave it: processor time such as ``5m``, or ``600 steps`` of the optimiser,
-            with which the result is the same on every machine, however fast.
+        text: as given by the user: processor time such as ``5m``, or ``600 steps`` of the
+            optimiser, with which the result does not depend on the machine's speed.
         seeds: number of trainings with the best learning rate.
     """
 
@@ -71,20 +71,20 @@ class ModelBudget:
 
     @property
     def steps(self) -> int | None:
-        """The number of optimiser steps, if the budget is counted in these."""
+        """The number of optimiser steps, if the budget is given in steps."""
         match = re.fullmatch(r"\s*(\d+)\s*steps?\s*", self.text)
         return int(match[1]) if match else None
 
     @property
     def seconds(self) -> float | None:
-        """The processor time, if the budget is counted in that."""
+        """The processor time, if the budget is given as time."""
         return None if self.steps is not None else seconds(self.text, "budget")
 
     def trials(self, pace: Pace | None) -> int:
         """The number of learning rates to try; none if there is no time for two.
 
         Args:
-            pace: known if time is what counts.
+            pace: known if the budget is given as time.
         """
         if pace is None or self.seconds is None:
             return TRIALS
@@ -104,13 +104,13 @@ class ModelBudget:
     def rest(
         self, settings: TrainingSettings, pace: Pace | None, diverged: Divergence
     ) -> TrainingSettings | None:
-        """The settings for what a training that diverged has left; None if that is too little."""
+        """The settings for what a diverged training has left of its budget; None if too little."""
         if settings.steps is not None:
             steps = settings.steps - diverged.step
             return replace(settings, steps=steps) if steps >= FEWEST_STEPS else None
         assert pace is not None
         assert settings.max_time is not None
-        # Another begins from the start, and the step that diverged took its time, too.
+        # Another starts from the beginning, and the step that diverged took time, too.
         left = seconds(settings.max_time) - diverged.seconds - pace.setup - pace.step
         return _of_seconds(settings, left) if left >= FEWEST_STEPS * pace.step else None
 
@@ -136,7 +136,7 @@ class ModelBudget:
                 f"take {needed} s here"
             )
         count = min(MOST_VALIDATIONS, VALIDATION_SHARE * left / pace.validation)
-        count = max(count, 0.5)  # (half a validation: none before that at the end)
+        count = max(count, 0.5)  # (half a validation: none before the one at the end)
         often = replace(settings, **nothing, validate_every=max(1, int(steps_left / count)))
         return _of_seconds(often, left)
 
@@ -151,13 +151,13 @@ def _of_seconds(settings: TrainingSettings, left: float) -> TrainingSettings:
 
 
 def measure_pace(model: Forecaster, task: Task, settings: TrainingSettings) -> Pace:
-    """Time the calibration of a model, training steps and validation batches, the best of a few."""
+    """Time a model's calibration, training steps and validation batches; the best of a few."""
     begin = time.process_time()
     if model.calibrates:
         model.calibrate(some_windows(task.train, model), some_windows(task.val, model))
     setup = time.process_time() - begin
     on_gpu = settings.accelerator != "cpu" and torch.cuda.is_available()
-    device = torch.device("cuda" if on_gpu else "cpu")  # that of the training, as is the precision
+    device = torch.device("cuda" if on_gpu else "cpu")  # same device and precision as the training
     dtype = next(model.to(device).parameters()).dtype
     training, validation = (
         [
@@ -192,6 +192,6 @@ def _seconds_of_forecast(model: Forecaster, batch: Batch) -> float:
 
 
 def _finish_on(device: torch.device) -> None:
-    """Wait for what a GPU has still to do."""
+    """Wait for pending work on a GPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

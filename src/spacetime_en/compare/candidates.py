@@ -1,4 +1,4 @@
-"""Which models can be compared on a task: those that fit its data, the cheapest first."""
+"""The models that can be compared on a task: those that fit its data, the cheapest first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Candidate:
         kind: whether it has nothing to train, is solved in closed form, or trained.
         parameters: how many numbers are trained or solved for.
         symmetries: of the architecture, and those that its training teaches it.
-        augment: whether its training turns windows at random.
+        augment: whether its training rotates and reflects windows at random.
     """
 
     preset: str
@@ -45,7 +45,7 @@ class Candidate:
 
     @property
     def file_name(self) -> str:
-        """Its name in names of files."""
+        """Its name in file names."""
         plain = "".join(c if c.isalnum() or c == "-" else "_" for c in self.preset)
         # (The names of a.b_c and a_b.c would be the same.)
         return plain if plain == self.preset else f"{plain}-{zlib.crc32(self.preset.encode()):08x}"
@@ -65,10 +65,10 @@ def find_candidates(
         source: the section of a config that it was loaded from.
         presets: names to choose from; none: all.
         augment: see `config_of`.
-    Returns: the candidates, and by the name of each other preset the reason.
+    Returns: the candidates, and for each other preset the reason, by name.
     """
     for preset in presets:
-        find_preset(preset)  # refuses unknown names
+        find_preset(preset)  # rejects unknown names
     same = Counter(preset.replace(":", ".") for preset in presets)  # a:B is a.B
     if twice := [name for name, count in same.items() if count > 1]:
         raise InputError(f"preset: {twice[0]!r} is named twice; name it once.")
@@ -76,7 +76,7 @@ def find_candidates(
     for preset in presets or PRESETS:
         try:
             found.append(_probed(preset, task, source, augment))
-        except Exception as error:  # whatever a class of the user's raises
+        except Exception as error:  # any error raised by a user's class
             reasons[preset] = in_short(error)
     if not found:
         preset, why = next(iter(reasons.items()))
@@ -88,13 +88,13 @@ def find_candidates(
 def config_of(
     preset: str, task: Task, source: Mapping[str, Any], seed: int = 0, *, augment: bool
 ) -> Config:
-    """How a preset is trained in a comparison, before its budget and its rate are known.
+    """The config of a preset in a comparison, before its budget and learning rate are known.
 
-    The settings are ours, for short budgets, on the paper's own tasks, too. Whatever the budget is
-    counted in, what the training takes is processor time.
+    The settings are ours, for short budgets, even on the paper's own tasks. Whatever the unit of
+    the budget, the cost of training is measured in processor time.
 
     Args:
-        augment: presets whose training turns windows at random do so; not where directions matter.
+        augment: use random rotations for presets that train with them; not where directions matter.
     """
     defaults = preset_defaults(preset, source.get("name"), "ours")
     given = {**defaults.training, "seed": seed, "devices": 1, "clock": "cpu"}

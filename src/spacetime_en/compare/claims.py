@@ -1,9 +1,9 @@
-"""Who does which job, where several machines work on one comparison.
+"""Which worker does which job when several machines share a comparison.
 
-Each job is a trial in an Optuna study: waiting, running, and in the end complete or failed. A
-storage changes a trial from waiting to running for one worker only, and heartbeats tell which
-workers are alive. A trial that failed with an error is over for all machines of a sitting, which
-ends when none of them is at a job; one without was interrupted, and is free.
+Each job is a trial in an Optuna study: waiting, running, and finally complete or failed. The
+storage lets only one worker change a trial from waiting to running, and heartbeats tell which
+workers are alive. A trial that failed with an error is over for all machines in this session, which
+ends when none of them has a job; a trial that failed without one was interrupted, and is free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spacetime_en._util.errors import InputError, first_line, without_password
 from spacetime_en.runs.study import fail_dead_trials, join_study, open_storage, worker_name
 
 JOB, WORKER, ERROR = "job", "worker", "error"  # attributes of a trial
-SITTING = "sitting"  # attribute of the study: the number of the first trial of this sitting
+SITTING = "sitting"  # attribute of the study: the number of this session's first trial
 
 
 @contextmanager
@@ -42,14 +42,14 @@ class Claims:
     """The jobs of one comparison that this process has claimed.
 
     Args:
-        study: whose trials are the jobs.
-        storage: that it lives in.
+        study: its trials are the jobs.
+        storage: of the study.
     """
 
     def __init__(self, study: optuna.Study, storage: BaseStorage) -> None:
         self.study, self.storage = study, storage
-        self.mine: dict[str, int] = {}  # by the name of the job, the number of its trial
-        self.ended: set[str] = set()  # names of those that were carried out here
+        self.mine: dict[str, int] = {}  # job name -> number of its trial
+        self.ended: set[str] = set()  # names of jobs that were carried out here
         fail_dead_trials(study)
         trials = study.get_trials(deepcopy=False)
         if not any(trial.state is TrialState.RUNNING for trial in trials):
@@ -57,7 +57,7 @@ class Claims:
 
     @_reachable()
     def take(self, name: str) -> bool:
-        """Claim a job that has no result; False if somebody else is at it, or has failed."""
+        """Claim a job that has no result; False if another worker has it, or it has failed."""
         if not self._alive(name):
             fail_dead_trials(self.study)
         if not self._alive(name):
@@ -67,7 +67,7 @@ class Claims:
             self.study.add_trial(waiting)
         # Two workers may have added one at the same time: only the first may be taken.
         first = min(self._alive(name), key=lambda trial: trial.number, default=None)
-        if first is None:  # somebody has taken and ended it meanwhile
+        if first is None:  # another worker has taken and ended it meanwhile
             return False
         identity = first._trial_id
         if first.state is not TrialState.WAITING:
@@ -75,9 +75,9 @@ class Claims:
         try:
             if not self.storage.set_trial_state_values(identity, state=TrialState.RUNNING):
                 return False
-            self._record(identity)  # at once: without it nobody would notice that we died
+            self._record(identity)  # at once: without it nobody would notice our death
             self.storage.set_trial_user_attr(identity, WORKER, worker_name())
-        except UpdateFinishedTrialError:  # somebody has ended it, or given it up
+        except UpdateFinishedTrialError:  # another worker has ended it or given it up
             return False
         self.mine[name] = identity
         return True
@@ -88,14 +88,14 @@ class Claims:
 
     @_reachable()
     def beat(self) -> None:
-        """Tell the others that this process is alive; give up the jobs of those that are not."""
+        """Send a heartbeat, and give up the jobs of workers that have none."""
         for identity in self.mine.values():
             self._record(identity)
         fail_dead_trials(self.study)
 
     @_reachable()
     def failures(self) -> dict[str, str]:
-        """The errors of the jobs that failed in this sitting, whoever was at them."""
+        """The errors of all jobs that failed in this session, on any machine."""
         since = self.study.user_attrs[SITTING]
         failed = self.study.get_trials(states=(TrialState.FAIL,), deepcopy=False)
         return {
@@ -106,7 +106,7 @@ class Claims:
 
     @_reachable()
     def end(self, name: str, error: str | None = None) -> None:
-        """Give a job back that is done, or that failed with an error."""
+        """Release a job that is done, or that failed with an error."""
         self.ended.add(name)
         self._give_back(name, done=error is None, error=error)
 
@@ -120,8 +120,8 @@ class Claims:
             self.storage.set_trial_state_values(identity, state=state, values=values)
 
     def release(self) -> None:
-        """Give all jobs back, for others to go on with."""
-        with suppress(InputError):  # (of a storage that is gone: heartbeats will tell)
+        """Release all jobs, for others to continue."""
+        with suppress(InputError):  # (the storage is gone: the missing heartbeats will tell)
             for name in list(self.mine):
                 self._give_back(name, done=False)
 
@@ -132,7 +132,7 @@ class Claims:
 
 
 class ClaimStorage:
-    """A storage that machines share, before it is known for which comparison."""
+    """A storage shared by machines, before its comparison is known."""
 
     def __init__(self, url: str) -> None:
         if url.startswith("redis"):
@@ -149,5 +149,5 @@ class ClaimStorage:
 
 
 def open_claims(url: str | None) -> ClaimStorage | None:
-    """The storage at an address, opened; None if there is none."""
+    """Open the storage at a URL; None if there is none."""
     return None if url is None else ClaimStorage(url)

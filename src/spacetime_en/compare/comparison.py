@@ -54,7 +54,7 @@ from spacetime_en.runs.config import open_task
 from spacetime_en.runs.run import FACTS_FILE, Run
 
 QUESTION_FILE, BOARD_FILE, BEST = "comparison.json", "leaderboard.json", "best"
-ORIGIN = ".origin"  # the file in the best run that tells of which it is a copy
+ORIGIN = ".origin"  # the file in the best run that names the run it is a copy of
 COMPARED = "compare"  # the folder of a comparison within a run that came from one
 QUESTION_FORMAT = 1
 OF_TASK = "task."  # before the name of a setting of the task
@@ -102,10 +102,10 @@ def compare(
     symmetries: bool = True,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Compared:
-    """Find the best model for a task: fit all that can be, choose by validation, test once.
+    """Find the best model for a task: fit all candidates, choose by validation, test once.
 
     Trivial forecasts come first, then models that are solved in closed form, then trained ones,
-    each with the same budget and the same search for its learning rate. Call it again to go on
+    each with the same budget and the same search for its learning rate. Call it again to continue
     after an interruption.
 
     Args:
@@ -120,29 +120,29 @@ def compare(
         workers: number of processes, one core (or GPU) each; None: one per core or GPU.
         storage: an Optuna storage URL; with it, the same call on several machines that share the
             folder divides the work among them.
-        ray: make every training and test a task on a Ray cluster (the extra ``ray``), all of whose
-            machines see `out` and the data.
-        symmetries: ask the training and validation windows for their symmetries first, and choose
-            options by the answer: if rotations hold about one axis only, it becomes the data's up.
-        notify: is told what they say, and why presets are left out.
+        ray: run every training and test as a task on a Ray cluster (the extra ``ray``), all of
+            whose machines see `out` and the data.
+        symmetries: first test the symmetries of the training and validation windows, and choose
+            options accordingly: if rotations hold about one axis only, it becomes the data's up.
+        notify: called with what was found, and with why presets are left out.
     """
     folder, begin = Path(out), time.process_time()
     check_workers(workers)
     if ray:
-        require("ray", "ray")  # before anything is made
+        require("ray", "ray")  # before anything is created
         for name, given in (("workers", workers), ("storage", storage)):
             if given is not None:
                 raise InputError(f"{name}: Ray divides the work itself; leave this out.")
-        if task.get("data") is not None:  # Ray's processes work in folders of their own
+        if task.get("data") is not None:  # Ray's processes run in their own folders
             task = {**task, "data": str(Path(task["data"]).resolve())}
     allowance = ModelBudget(budget, seeds)
     refuse_foreign(folder, "comparison", QUESTION_FILE)
     question = Question(dict(task), allowance, seed, storage)
-    loaded = open_task(task)  # (never from memory: the data may be others than a minute ago)
+    loaded = open_task(task)  # (never from memory: the data may have changed since)
     if task.get("data") is not None:
         remember(task["data"])
     candidates, reasons = find_candidates(loaded, task, presets)
-    claims = open_claims(storage)  # (an address that is wrong is refused before anything is made)
+    claims = open_claims(storage)  # (a wrong URL is rejected before anything is created)
     joined = _join(folder, loaded, question, presets, symmetries)
     said: list[str] = []
     if symmetries:
@@ -162,13 +162,13 @@ def compare(
     judgements = _judgements(question, candidates)
     jobs = _jobs(judgements)
     before = {job.name for job in jobs if job.result(folder) is not None}
-    if len(before) < len(jobs):  # (what is finished may be read by anybody)
+    if len(before) < len(jobs):  # (finished results may be read by anyone)
         _check_shared(folder, joined.shared, storage is not None)
     taken = None if claims is None else claims.named(joined.token)
     outcome = carry_out_all(jobs, folder, "comparison", workers, taken, ray)
     failed = outcome.failed
     made = [job for job in jobs if job.name not in before]
-    if taken is not None:  # what other machines did is no cost of this sitting
+    if taken is not None:  # work of other machines is not a cost of this session
         made = [job for job in made if job.name in taken.ended]
     anything = any(job.result(folder) is not None for job in made)
     choice = choose(judgements, folder)
@@ -187,7 +187,7 @@ def compare(
     report = write_comparison(folder, loaded, board, judgements, cost)
     text = json.dumps({**board.to_json(), "cost": cost}, indent=1, ensure_ascii=False)
     write_text_atomically(folder / BOARD_FILE, text + "\n")
-    if untested is not None:  # no other is chosen for that reason: that would be by the test
+    if untested is not None:  # do not choose another: that would be selection by the test
         raise InputError(
             f"{choice.preset} is the best by validation, and could not be tested: "
             f"{untested.rstrip('.')}; its run is {best}, and the others are in {report}."
@@ -205,7 +205,7 @@ def train_best(task: Mapping[str, Any], out: str | os.PathLike[str], *args: Any,
     if (folder / FACTS_FILE).exists():
         raise InputError(f"{folder}: is a run already; choose another folder, or delete it.")
     made = compare(task, folder / COMPARED, *args, **how)
-    # (The facts come last: they tell that the run is complete.)
+    # (The facts come last: they mark the run as complete.)
     parts = [path for path in made.best.iterdir() if path.name != ORIGIN]
     for path in sorted(parts, key=lambda path: path.name == FACTS_FILE):
         target = inside(folder, folder / path.name)
@@ -231,7 +231,7 @@ def _judgements(question: Question, candidates: Sequence[Candidate]) -> list[Jud
 
 
 def _jobs(judgements: Sequence[Judgement]) -> list[Job]:
-    """All jobs: what costs least first, the first seed of all before the second of any."""
+    """All jobs: the cheapest first, and the first seed of all before the second of any."""
     fits = [fit for judgement in judgements for fit in judgement.fits()]
     first = min(fit.seed for fit in fits)
     searches: list[Job] = [RateSearch(f.question, f.candidate) for f in fits if f.needs]
@@ -244,7 +244,7 @@ def _jobs(judgements: Sequence[Judgement]) -> list[Job]:
 def _why(
     judgements: Sequence[Judgement], failed: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
-    """What went wrong with each model of which a job failed: the first thing that did."""
+    """The first error of each model that has a failed job."""
     reasons = {}
     for judgement in judgements:
         fits = judgement.fits()
@@ -273,7 +273,7 @@ def _why_untested(
 def _join(
     folder: Path, task: Task, question: Question, presets: Sequence[str], symmetries: bool
 ) -> _File:
-    """Write down the question, or check that the folder's is the same."""
+    """Store the question, or check that the folder's is the same."""
     plain = {
         "task": dict(question.task),
         "data": task.fingerprint,
@@ -286,7 +286,7 @@ def _join(
     ours = json.loads(json.dumps(plain, default=str))
     path = folder / QUESTION_FILE
     make_folder(folder)
-    for name in (RESULTS, RUNS, SEARCHES, BEST):  # the folder may come from anybody
+    for name in (RESULTS, RUNS, SEARCHES, BEST):  # the folder may come from anyone
         check_no_link(folder / name)
     (folder / RESULTS).mkdir(exist_ok=True)
     shared = question.storage is not None
@@ -305,7 +305,7 @@ def _join(
 
 
 def _check_shared(folder: Path, shared: bool, now: bool) -> None:
-    """Refuse to work beside others of whom this process, or who of it, would not know."""
+    """Refuse to run alongside others if either side would not know of the other."""
     if shared != now:
         begun, instead = ("with", "give the same") if shared else ("without", "leave it out")
         raise InputError(
@@ -324,7 +324,7 @@ def _by_setting(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keep_best(folder: Path, choice: Choice) -> Path:
-    """Copy the chosen run to the folder ``best``, in place of one that was chosen before.
+    """Copy the chosen run to the folder ``best``, replacing an earlier choice.
 
     Machines that finish at the same time all do so.
     """
@@ -332,7 +332,7 @@ def _keep_best(folder: Path, choice: Choice) -> Path:
 
     def copy(target: Path) -> None:
         for path in (folder / choice.run).rglob("*"):
-            check_no_link(path)  # a copy would hold what it leads to
+            check_no_link(path)  # a copy would contain the link's target
         shutil.copytree(folder / choice.run, target, ignore=shutil.ignore_patterns(".*"))
         (target / ORIGIN).write_text(choice.run, "utf-8")
 
@@ -351,17 +351,17 @@ def _keep_best(folder: Path, choice: Choice) -> Path:
 
 
 def _known_cost(folder: Path) -> dict[str, Any]:
-    """That of an earlier sitting, in which something was done."""
+    """The cost of an earlier session that did some work."""
     path = folder / BOARD_FILE
     return dict(read_json(path, dict[str, Any]).get("cost", {})) if path.exists() else {}
 
 
 def _cost(folder: Path, made: Sequence[Job], total: float) -> dict[str, Any]:
-    """What this sitting took, and which share went neither into fitting nor into testing models."""
+    """The cost of this session, and the fraction not spent on fitting or testing models."""
     fitting = testing = 0.0
     for job in made:
         result = read_result(folder, job.name)
-        if result is None and isinstance(job, RateSearch):  # it failed, and took time all the same
+        if result is None and isinstance(job, RateSearch):  # it failed, but still took time
             pace = read_result(folder, pace_name(job.candidate))
             fitting += 0.0 if pace is None else pace["spent"]
         elif result is not None:

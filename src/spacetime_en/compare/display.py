@@ -11,7 +11,7 @@ from spacetime_en._util.terminal import Terminal, text_column
 
 
 class JobDisplay:
-    """A bar for all and one for each worker; without a terminal, one line per result.
+    """One bar in total and one per worker; without a terminal, one line per result.
 
     Args:
         total: number of jobs.
@@ -35,7 +35,7 @@ class JobDisplay:
         self.bars.stop()
 
     def at(self, number: int, name: str, fraction: float, word: str) -> None:
-        """Show how far a worker has come with its job."""
+        """Show the progress of a worker's job."""
         if number not in self.lines:
             self.lines[number] = self.bars.add_task("", total=1.0, word="")
         self.bars.update(self.lines[number], description=name, completed=fraction, word=word)
@@ -43,7 +43,7 @@ class JobDisplay:
         self._all()
 
     def done(self, number: int | None, name: str, word: str) -> None:
-        """Print the outcome of a job, of this worker's or of somebody else's."""
+        """Print the outcome of a job, whether of a local worker or of another machine."""
         self.finished += 1
         if number is not None:
             self.fractions[number] = 0.0

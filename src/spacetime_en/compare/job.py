@@ -12,36 +12,36 @@ Tell = Callable[[float, str], None]
 
 
 class Job(ABC):
-    """A piece of work for a process of its own; it must be possible to pickle."""
+    """A piece of work for a separate process; must be picklable."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The stem of its file names, different from that of any other job in the folder."""
+        """The stem of its file names, unique in the folder."""
 
     @property
     def label(self) -> str:
-        """What users read in place of the name."""
+        """The name shown to users."""
         return self.name
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names of the jobs that must have ended before, well or not."""
+        """Names of the jobs that must have ended before, successfully or not."""
         return ()
 
     @abstractmethod
     def result(self, folder: Path) -> Result | None:
-        """Its result, or None; refused if it was made with other settings."""
+        """Its result, or None; an error if it was computed with other settings."""
 
     @abstractmethod
     def carry_out(self, folder: Path, tell: Tell) -> Result:
-        """Do the work, going on after an interruption, and write the result.
+        """Do the work, resuming after an interruption, and write the result.
 
         Args:
             folder: of all results; trainings go to its subfolder ``runs``.
-            tell: called with the fraction of the work that is done and a short status.
+            tell: called with the fraction of the work done and a short status.
         """
 
     @abstractmethod
     def summary(self, result: Result) -> str:
-        """What to say of the result in a few words."""
+        """A summary of the result in a few words."""

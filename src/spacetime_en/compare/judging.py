@@ -1,4 +1,4 @@
-"""The last jobs of a comparison: every model is judged on the test windows, once."""
+"""The last jobs of a comparison: every model is evaluated on the test windows, once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _SeedResult:
 
 @dataclass
 class _TestResult:
-    """What must be in the result of a test."""
+    """The required entries of a test result."""
 
     seeds: Annotated[list[_SeedResult], msgspec.Meta(min_length=1)]
 
@@ -50,7 +50,7 @@ class Judgement(Job):
         question: of the comparison.
         candidate: the model.
         seeds: of its trainings.
-        after: all jobs of the comparison that train: nobody is tested before everybody is trained.
+        after: all training jobs of the comparison: no model is tested before all are trained.
     """
 
     question: Question
@@ -71,12 +71,12 @@ class Judgement(Job):
         return self.after
 
     def fits(self) -> list[Fit]:
-        """The trainings that are judged."""
+        """The trainings that are tested."""
         return [Fit(self.question, self.candidate, seed) for seed in self.seeds]
 
     def result(self, folder: Path) -> Result | None:
         result = read_result(folder, self.name, _TestResult)
-        # (Seeds that have been trained since, again or for the first time, are judged anew.)
+        # (Seeds that have been trained since, again or for the first time, are tested anew.)
         trained = [_identity(made) for _, made in self._trained(folder)]
         return result if result is not None and result.get("fits") == trained else None
 
@@ -94,7 +94,7 @@ class Judgement(Job):
             tell(place / len(trained), "test")
             model = fit.model(folder, result)
             seeds.append({"seed": fit.seed, **judge(model, task)})
-            if place == 0:  # a property of the architecture, which no seed changes
+            if place == 0:  # a property of the architecture, the same for all seeds
                 seeds[0]["equivariance_error"] = measure_symmetry(model, task)
         made: Result = {
             "name": self.name,
@@ -112,7 +112,7 @@ class Judgement(Job):
 
 
 def _identity(fit: Result) -> dict[str, Any]:
-    """By what a training is known from another of the same model and seed."""
+    """What distinguishes a training from others of the same model and seed."""
     training = {key: fit["training"].get(key) for key in ("val_mse", "best_step")}
     return {"seed": fit["seed"], "run": fit["run"], **training}
 

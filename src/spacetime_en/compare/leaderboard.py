@@ -1,4 +1,4 @@
-"""The leaderboard: which model is best, how sure that is, and what each of them costs."""
+"""The leaderboard: which model is best, with what certainty, and at what cost."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from spacetime_en.intervals import COVERAGE, Groups, mean_intervals
 
 BOARD_HEAD = ("model", "error", "median", "± seeds", "to the best [95 %]", "training")
 SUMMARY = ("mean", "median", "p90")
-MANY_SKIPPED = 0.1  # share of the steps, from which on it is said that they diverged
+MANY_SKIPPED = 0.1  # fraction of diverged steps above which it is reported
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The model of a comparison, chosen by its errors on validation windows alone.
+    """The model chosen by a comparison, from its validation errors alone.
 
     Args:
-        preset: the model whose mean validation error over its seeds is the lowest, of those of
+        preset: the model with the lowest mean validation error over its seeds, among those for
             which all seeds could be trained, if there are any.
         run: the folder of its run with the lowest validation error, within that of the comparison.
         errors: the mean validation error of every model that was trained.
@@ -40,7 +40,7 @@ class Choice:
 
 
 def choose(judgements: Sequence[Judgement], folder: Path) -> Choice | None:
-    """Choose a model from what was trained; None if nothing was."""
+    """Choose among the trained models; None if there are none."""
     errors: dict[str, float] = {}
     whole: set[str] = set()
     runs: dict[str, str] = {}
@@ -55,7 +55,7 @@ def choose(judgements: Sequence[Judgement], folder: Path) -> Choice | None:
             runs[preset] = min(fits, key=lambda fit: float(fit["training"]["val_mse"]))["run"]
     if not errors:
         return None
-    # (The seeds that are left of a model that diverges with others would flatter it.)
+    # (A model that diverges with some seeds would be flattered by the remaining ones.)
     best = min(errors, key=lambda preset: (preset not in whole, errors[preset]))
     return Choice(best, runs[best], errors)
 
@@ -74,11 +74,11 @@ class Standing:
         validation: its mean validation error.
         error, median, p90, standard_error: position MSE on the test windows: mean, median and 90th
             percentile over the windows, and the standard error of the mean, means over seeds.
-        deviation: standard deviation of `error` over seeds; None of one seed.
+        deviation: standard deviation of `error` over seeds; None with one seed.
         velocity: the mean velocity MSE.
-        ade, fde: of paths, in units of length; None of one target time.
-        behind: by how much `error` is above that of the chosen model; None if that is not tested.
-        interval: that this is in; None of the chosen model itself, or if it cannot be told.
+        ade, fde: for paths, in units of length; None with one target time.
+        behind: `error` minus that of the chosen model; None if that was not tested.
+        interval: the confidence interval of `behind`; None for the chosen model, or if unknown.
         seconds: of processor time to search and train, with all seeds.
         seeds: number of trainings.
         rate: the learning rate; None if nothing is trained.
@@ -114,12 +114,12 @@ class Leaderboard:
 
     Args:
         title: what was compared on what.
-        chosen: the preset that validation errors chose, which is called the best.
+        chosen: the preset chosen by validation error, which is called the best.
         rows: the models.
-        groups: what the intervals are drawn over, in words.
+        groups: the independent units of the intervals, in words.
         reasons: why other presets are missing.
-        symmetries: what those of the data say about options, in sentences.
-        remarks: what rows do not show of their trainings, in sentences.
+        symmetries: what the data's symmetries imply for options, in sentences.
+        remarks: what rows do not show about their trainings, in sentences.
     """
 
     title: str
@@ -146,7 +146,7 @@ class Leaderboard:
 
     @property
     def cheapest(self) -> Standing | None:
-        """Of these, the one that is the cheapest to fit, and then to forecast with."""
+        """The one among these that is cheapest to fit, and then to forecast with."""
         return min(
             self.equals,
             key=lambda row: (KINDS.index(row.kind), -row.forecasts_per_second),
@@ -154,7 +154,7 @@ class Leaderboard:
         )
 
     def words(self) -> list[str]:
-        """What the table says, in sentences."""
+        """The conclusions from the table, in sentences."""
         best = self.best
         if best is None:
             return [
@@ -194,7 +194,7 @@ class Leaderboard:
         return [*said, f"The cheapest of these: {cheap.preset} ({cost})."]
 
     def notes(self) -> list[str]:
-        """What the columns mean."""
+        """The meaning of the columns."""
         known = any(row.interval is not None for row in self.rows)
         drawn = f", and its {COVERAGE:.0%} interval, a paired bootstrap over {self.groups}"
         interval = drawn if known else ""
@@ -207,7 +207,7 @@ class Leaderboard:
         ]
 
     def missing(self) -> list[str]:
-        """Why presets, or seeds of those that have a row, are missing."""
+        """Why presets, or some seeds of listed ones, are missing."""
         shown = {row.preset for row in self.rows}
         return [
             f"{preset}: {reason.rstrip('.')}." if preset in shown else left_out(preset, reason)
@@ -215,7 +215,7 @@ class Leaderboard:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers."""
+        """Plain values."""
         return {
             "title": self.title,
             "best": self.chosen,
@@ -230,7 +230,7 @@ class Leaderboard:
         }
 
     def print(self, terminal: Terminal) -> None:
-        """Print the leaderboard within 80 columns, and what it means."""
+        """Print the leaderboard, within 80 columns, and its conclusions."""
         best = self.best
         rows = [
             [
@@ -287,8 +287,8 @@ def make_leaderboard(
 
     Args:
         title: what was compared on what.
-        judgements: those without a result are left out; without that of the chosen model, there are
-            no differences to it.
+        judgements: those without a result are left out; without that of the chosen model, there
+            are no differences to it.
         choice: the chosen model.
         groups: of the test windows.
         folder: of the comparison.
@@ -326,7 +326,7 @@ def groups_of(windows: Windows) -> Groups:
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much a model's mean error is above another's, and the interval that this is in."""
+    """A model's mean error minus another's, and its confidence interval."""
 
     mean: float
     interval: tuple[float, float] | None
@@ -357,7 +357,7 @@ def left_out(preset: str, reason: str) -> str:
 
 
 def _remarks(judgement: Judgement, folder: Path) -> list[str]:
-    """What a user should know of a model's trainings, and its row does not show."""
+    """What users should know about a model's trainings that its row does not show."""
     preset, said = judgement.candidate.preset, []
     fits = [result for fit in judgement.fits() if (result := fit.result(folder)) is not None]
     trainings = [fit["training"] for fit in fits]
@@ -398,7 +398,7 @@ def _standing(
         error=position["mean"],
         median=position["median"],
         p90=position["p90"],
-        standard_error=_mean(certain) if certain else None,  # (of a single window there is none)
+        standard_error=_mean(certain) if certain else None,  # (a single window has none)
         deviation=statistics.stdev(means) if len(means) > 1 else None,
         velocity=_mean([seed["velocity_mse"]["mean"] for seed in seeds]),
         ade=ade,
@@ -436,7 +436,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _behind(row: Standing, best: Standing | None) -> str:
-    """The difference to the best as a share of its error, or, of many times it, as a factor."""
+    """The difference to the best, as a percentage of its error or, if many times it, a factor."""
     if best is None or row is best or best.error == 0 or row.behind is None:
         return "–"
     shares = [value / best.error for value in (row.behind, *(row.interval or ()))]
@@ -453,7 +453,7 @@ def _behind(row: Standing, best: Standing | None) -> str:
 
 
 def _narrow(value: float | None, digits: int = 3) -> str:
-    """As :func:`number`, with an exponent from ten thousand on: 1.23e4."""
+    """Like :func:`number`, with an exponent from ten thousand on: 1.23e4."""
     if value is None or not abs(value) >= 1e4:
         return number(value, digits)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")

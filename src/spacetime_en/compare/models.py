@@ -37,21 +37,21 @@ from spacetime_en.runs.search import NothingFinishedError, search, seconds_spent
 from spacetime_en.runs.training import Divergence, keep_untrained
 from spacetime_en.training.settings import TrainingSettings
 
-FACTOR = 3.0  # between the rates that are tried first
+FACTOR = 3.0  # between the first rates to try
 RUNS, SEARCHES = "runs", "searches"  # the folders of the trainings
-REACH = 10.0  # how far rates may be from the preset's own, as a factor
+REACH = 10.0  # maximum ratio of a rate to the preset's own
 
 
 @dataclass(frozen=True)
 class Question:
-    """What all jobs of a comparison have in common.
+    """The settings shared by all jobs of a comparison.
 
     Args:
         task: the section of a config: ``name`` or ``data``, and settings.
         budget: of each trained model.
         seed: the first seed; the others follow it.
         storage: an Optuna storage URL for the searches; None: files in the folder.
-        token: a name for the searches in the storage, different for every comparison.
+        token: names the searches in the storage; different for every comparison.
     """
 
     task: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Question:
     token: str = ""
 
     def load_task(self) -> Task:
-        """The task; a process that asks again gets the same."""
+        """Load the task; later calls in the same process return the same object."""
         return _loaded(json.dumps(dict(self.task), default=str, sort_keys=True), self)
 
     def __hash__(self) -> int:
@@ -90,7 +90,7 @@ class _Trial:
 
 @dataclass
 class _SearchResult:
-    """What must be in the result of a search."""
+    """The required entries of a search result."""
 
     trials: Annotated[list[_Trial], msgspec.Meta(min_length=1)]
     pace: Pace | None
@@ -114,7 +114,7 @@ class _FitSettings:
 
 @dataclass
 class _FitResult:
-    """What must be in the result of a training."""
+    """The required entries of a training result."""
 
     seed: int
     run: str
@@ -159,14 +159,14 @@ class RateSearch(Job):
             result["trials"] = self._search(config, trials, task, folder, tell)
         spent = seconds_spent(**self._study(folder)) if trials else 0.0
         result["sitting_seconds"] = time.process_time() - begin
-        # (Of all sittings: an interrupted search goes on where it was.)
+        # (Over all sessions: an interrupted search resumes where it was.)
         before = spent + (0.0 if pace is None else pace.spent)
         result["seconds"] = max(result["sitting_seconds"], before)
         write_result(folder, self.name, result)
         return result
 
     def _study(self, folder: Path) -> dict[str, Any]:
-        """Where the trials are."""
+        """Where the trials are stored."""
         return {
             "out": inside(folder, folder / SEARCHES / self.candidate.file_name),
             "storage": self.question.storage,
@@ -176,9 +176,9 @@ class RateSearch(Job):
     def _search(
         self, config: Config, trials: int, task: Task, folder: Path, tell: Tell
     ) -> list[dict[str, float]]:
-        """Learning rates and the validation errors that they gave, best first.
+        """The learning rates tried and their validation errors, best first.
 
-        The first that are tried are the preset's own, three times it and a third of it.
+        The first to be tried are the preset's own, three times it and a third of it.
         """
         rate, study = config.training.lr, self._study(folder)
         done = 0
@@ -204,12 +204,12 @@ class RateSearch(Job):
                 "its training diverged at every learning rate that was tried."
             ) from None
         found = [{"lr": settings["lr"], "val_mse": error} for settings, error in tried(**study)]
-        # Of equal errors, such as that of a base which no rate improves on, the first is used: the
-        # preset's own rate, in whatever order an interruption left the trials.
+        # Among equal errors, such as those of a base that no rate improves on, the first is used:
+        # the preset's own rate, in whatever order an interruption left the trials.
         return sorted(found, key=lambda trial: (trial["val_mse"], trial["lr"] != rate, trial["lr"]))
 
     def _pace(self, config: Config, task: Task, folder: Path) -> Pace | None:
-        """The pace of the model's training, measured once; None if steps are what counts."""
+        """The pace of the model's training, measured once; None if the budget is given in steps."""
         if self.question.budget.steps is not None:
             return None
         name = pace_name(self.candidate)
@@ -219,7 +219,7 @@ class RateSearch(Job):
             write_result(
                 folder, name, dataclasses.asdict(measure_pace(model, task, config.training))
             )
-            known = read_result(folder, name)  # as those will read it who go on after us
+            known = read_result(folder, name)  # read as by whoever resumes this
         return Pace(**known or {})
 
     def summary(self, result: Result) -> str:
@@ -231,7 +231,7 @@ class RateSearch(Job):
 
 @dataclass(frozen=True)
 class Fit(Job):
-    """A model trained with one seed and the best learning rate, solved, or taken as it is."""
+    """A model trained with one seed and the best learning rate, solved, or used as it is."""
 
     question: Question
     candidate: Candidate
@@ -255,11 +255,11 @@ class Fit(Job):
 
     def result(self, folder: Path) -> Result | None:
         result = read_result(folder, self.name, _FitResult)
-        # (What belongs to a training that was deleted is made again.)
+        # (Anything that belongs to a deleted training is recomputed.)
         return result if result is not None and self._place(folder, result).is_dir() else None
 
     def _place(self, folder: Path, result: Result) -> Path:
-        """The folder of the run that a result tells of; the file may not name any other."""
+        """The folder of the run named in a result, which may not name any other."""
         run = result["run"]
         if not re.fullmatch(rf"{RUNS}/{re.escape(self.name)}(--then[\w.+-]+)?", str(run)):
             raise InputError(
@@ -269,7 +269,7 @@ class Fit(Job):
         return inside(folder, folder / run)
 
     def model(self, folder: Path, result: Result) -> Forecaster:
-        """The model that was trained; only the class that the user named is imported for it."""
+        """The trained model; only the class that the user named is imported for it."""
         find_preset(self.candidate.preset)
         return Run.open(self._place(folder, result)).model()
 
@@ -293,7 +293,7 @@ class Fit(Job):
                     f"delete {place}* to try again."
                 )
             run = found
-            if training["best_step"] == 0:  # what it corrects is better than any correction
+            if training["best_step"] == 0:  # no correction improved on the base
                 training["only_base"] = run.model().base_name
         result: Result = {
             "name": self.name,
@@ -302,7 +302,7 @@ class Fit(Job):
             "run": str(run.folder.relative_to(folder)),
             "settings": settings_of(run.config),
             "training": training,
-            # (Of all sittings: an interrupted training goes on where it was.)
+            # (Over all sessions: an interrupted training resumes where it was.)
             "seconds": max(
                 time.process_time() - begin,
                 training["seconds"] + training.get("diverged_seconds", 0.0),
@@ -328,7 +328,7 @@ class Fit(Job):
     def _rest(
         self, folder: Path, settings: TrainingSettings, diverged: Divergence
     ) -> TrainingSettings | None:
-        """The settings for what is left of the budget after a training that diverged."""
+        """The settings for what a diverged training has left of its budget."""
         _, pace = self._searched(folder)
         return self.question.budget.rest(settings, pace, diverged)
 

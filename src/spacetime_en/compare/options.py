@@ -1,4 +1,4 @@
-"""What the symmetries of the data say about options: an up direction, equivariant or not."""
+"""What the symmetries of the data imply for options: an up direction, equivariant or not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_NAMED = 4  # names of models in a sentence
 
 @dataclass
 class _Symmetry:
-    """What must be known about a symmetry."""
+    """The required entries about a symmetry."""
 
     verdict: str
     words: str = ""
@@ -31,7 +31,7 @@ class _Symmetry:
 
 @dataclass
 class _Study:
-    """The schema of ``symmetries.json``: what a report says, as far as it is needed here."""
+    """The part of the schema of ``symmetries.json`` that is needed here."""
 
     format: int
     symmetries: dict[str, _Symmetry] = field(default_factory=dict)
@@ -41,15 +41,15 @@ class _Study:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What the training and validation windows of a task say about options.
+    """What the training and validation windows of a task imply for options.
 
     Args:
-        verdicts: of each symmetry of space.
-        words: about those verdicts that need some.
-        stated: the direction that the data call up.
-        found: the up that was found: the only direction about which rotations were seen to hold,
-            in the plane the one that the mirrors that hold contain.
-        impossible: why the data could not be asked; None: they were.
+        verdicts: on each spatial symmetry.
+        words: about verdicts that need an explanation.
+        stated: the up direction given by the data.
+        found: the up that was found: the only direction about which rotations were seen to hold;
+            in the plane, the one contained in the mirrors that hold.
+        impossible: why the symmetries could not be tested; None: they were.
     """
 
     verdicts: Mapping[str, str] = field(default_factory=dict)
@@ -59,14 +59,14 @@ class DataOptions:
     impossible: str | None = None
 
     def up_for(self, task: Mapping[str, Any]) -> tuple[float, ...] | None:
-        """The up that a task is to be given: that was found, and that it has not."""
+        """The up to give to a task: the one that was found, unless the task has one."""
         return self.found if "data" in task and self.stated is None else None
 
     def may_turn(self, up: tuple[float, ...] | None) -> bool:
-        """Whether windows may be turned at random, with the direction that the data call up."""
+        """Whether windows may be rotated at random, given the up direction of the data."""
         if up is not None or (self.found is not None and self.stated is not None):
             return True
-        on_a_line = self.found is not None and len(self.found) == 1  # whose ends differ
+        on_a_line = self.found is not None and len(self.found) == 1  # the two ends of a line differ
         return not (self._is_broken("rotation") or on_a_line)
 
     def said(self, candidates: Sequence[Candidate], up: tuple[float, ...] | None) -> list[str]:
@@ -74,7 +74,7 @@ class DataOptions:
 
         Args:
             candidates: the models that are compared.
-            up: the direction that the data were given.
+            up: the direction given to the data.
         """
         if self.impossible is not None:
             return [f"Symmetries of the data are not known: {self.impossible}"]
@@ -113,13 +113,13 @@ class DataOptions:
 
 
 def options_for(folder: Path, task: Task) -> DataOptions:
-    """Study a task, or read what an earlier sitting or another machine has found out about it.
+    """Study a task, or read the findings of an earlier session or of another machine.
 
-    Only training and validation windows are read, and only symmetries of space are asked about.
+    Only training and validation windows are read, and only spatial symmetries are tested.
 
     Args:
         folder: of the comparison.
-        task: as the user gave it.
+        task: as given by the user.
     """
     path = folder / STUDY_FILE
     entries = written_once(path, STUDY_FORMAT, lambda: _studied(task))
@@ -135,7 +135,7 @@ def options_for(folder: Path, task: Task) -> DataOptions:
 
 
 def _studied(task: Task) -> dict[str, Any]:
-    """The report in plain values, or why there is none."""
+    """The report as plain values, or why there is none."""
     try:
         with progress_bar(STUDY_FILE.partition(".")[0], len(OF_SPACE) + 1) as advance:
             return find_symmetries(task, advance, only=OF_SPACE).to_json()
@@ -148,7 +148,7 @@ def _direction(up: Iterable[float]) -> str:
 
 
 def _left_alone(up: Sequence[float]) -> str:
-    """What of space is left, if this is an up."""
+    """The directions that remain equivalent, given this up."""
     if len(up) == 1:
         return f"The line has two ends, and {_direction(up)} points to one"
     what = "Rotations hold about" if len(up) == 3 else "Mirrors hold that contain"
@@ -168,7 +168,7 @@ def _readers(candidates: Sequence[Candidate]) -> str:
 
 
 def _split(candidates: Sequence[Candidate], has: Callable[[Candidate], bool], instead: str) -> str:
-    """Which models cannot know it, because they have a symmetry, and which can."""
+    """The models that cannot know it, because they have a symmetry, and those that can."""
     blind = [c for c in candidates if has(c)]
     able = [c for c in candidates if not has(c)]
     if not able:

@@ -1,4 +1,4 @@
-"""What every worker needs, imported before its first job: once for all that are forked from one."""
+"""Imports shared by all workers, made before the first job: once for all that are forked."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ from tqdm import tqdm
 import spacetime_en.compare.judging
 import spacetime_en.training.trainer  # noqa: F401
 
-# (PyTorch draws progress with it when e3nn compiles; a semaphore would be left of an ended worker.)
+# (PyTorch shows progress with it when e3nn compiles; a killed worker would leave a semaphore.)
 tqdm.set_lock(threading.RLock())
 IMPORTER = os.getpid()
 IMPORT_SECONDS = time.process_time()  # (of a process that has done nothing else)

@@ -1,4 +1,4 @@
-"""Jobs as tasks on a Ray cluster (the extra ``ray``); results go through a folder that all see."""
+"""Jobs as tasks on a Ray cluster (the extra ``ray``); results go through a shared folder."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def carry_out_on_ray(
             job = running.pop(done)
             try:
                 error, word, spent = ray.get(done)
-            except ray.exceptions.RayError as died:  # only of this job: the others go on
-                why = str(died).strip().splitlines()[-1:]  # (above it is a traceback)
+            except ray.exceptions.RayError as died:  # only this job failed: the others continue
+                why = str(died).strip().splitlines()[-1:]  # (a traceback precedes it)
                 error = word = f"its Ray task died ({''.join(why)}); what is done is kept."
                 spent = 0.0
             if error is not None:
@@ -60,10 +60,10 @@ def carry_out_on_ray(
 
 @one_thread()
 def _carry_out(job: Job, folder: str) -> tuple[str | None, str, float]:
-    """The task: the error, if there is one, what to say, and the processor time."""
+    """The Ray task. Returns: the error, if any, a summary, and the processor time."""
     import torch
 
-    torch.set_flush_denormal(True)  # (as in workers of our own)
+    torch.set_flush_denormal(True)  # (as in local workers)
     begin, error = time.process_time(), None
     try:
         word = job.summary(job.carry_out(Path(folder), lambda *at: None))

@@ -23,7 +23,7 @@ from spacetime_en.runs.run import environment
 
 REPORT_FILE = "report.html"
 WORST = 6  # windows to look at
-SHOWN_BESIDE = 2  # models whose forecasts are drawn beside those of the best
+SHOWN_BESIDE = 2  # models whose forecasts are drawn next to those of the best
 
 
 def write_comparison(
@@ -40,7 +40,7 @@ def write_comparison(
         task: that the models were compared on.
         board: the leaderboard.
         judgements: of all models.
-        cost: of the last sitting.
+        cost: of the last session.
     Returns: the path of the report.
     """
     by_preset = {judgement.candidate.preset: judgement for judgement in judgements}
@@ -121,7 +121,7 @@ def _learning_points(fit: Result) -> list[tuple[float, float]]:
 def _worst(
     folder: Path, task: Task, board: Leaderboard, by_preset: Mapping[str, Judgement]
 ) -> list[Scene]:
-    """The test windows with the largest errors of the best model, and some others' forecasts."""
+    """The test windows with the best model's largest errors, with some others' forecasts."""
     if board.best is None or task.test.trajectories.x.shape[-1] > 3:
         return []
     others = [row.preset for row in board.rows if row.preset != board.chosen][:SHOWN_BESIDE]

@@ -1,4 +1,4 @@
-"""Results: one JSON file each, written whole, and only used again for the same settings."""
+"""Results: one JSON file each, written atomically, and reused only for the same settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_result(folder: Path, name: str, kind: Any = dict[str, Any]) -> Result |
     Args:
         folder: of all results.
         name: of the job.
-        kind: a dataclass with the entries that are needed; there may be others.
+        kind: a dataclass of the required entries; there may be others.
     """
     path = result_path(folder, name)
     try:
@@ -54,7 +54,7 @@ def read_result(folder: Path, name: str, kind: Any = dict[str, Any]) -> Result |
 
 
 def write_result(folder: Path, name: str, result: Result) -> None:
-    """Write the result of a job, one line for each entry."""
+    """Write the result of a job, one line per entry."""
     path = result_path(folder, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f'"{key}": {json.dumps(_rounded(value))}' for key, value in result.items())
@@ -62,11 +62,11 @@ def write_result(folder: Path, name: str, result: Result) -> None:
 
 
 def written_once(path: Path, newest: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The entries of a JSON file; of several machines, the first writes it for all.
+    """The entries of a JSON file, which the first of several machines writes for all.
 
     Args:
         newest: the number of the format.
-        make: what is written besides, if there is no file yet.
+        make: the entries besides the format, if there is no file yet.
     """
     check_no_link(path)
     if not path.exists():
@@ -83,7 +83,7 @@ def written_once(path: Path, newest: int, make: Callable[[], dict[str, Any]]) ->
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """The settings that decide a result, as they are in its file."""
+    """The settings that determine a result, as stored in its file."""
     settings = config.to_dict()
     training = {name: settings["training"][name] for name in _deciding()}
     plain: dict[str, Any] = json.loads(json.dumps({**settings, "training": training}))
@@ -91,9 +91,9 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def made_with(result: Result, config: Config) -> bool:
-    """Whether a result was made with the settings of `config`.
+    """Whether a result was computed with the settings of `config`.
 
-    Those that the result is too old to know had their defaults.
+    Settings newer than the result had their defaults.
     """
     found = result.get("settings")
     if not isinstance(found, dict) or not isinstance(found.get("training"), dict):
@@ -107,7 +107,7 @@ def _deciding() -> list[str]:
 
 
 def _rounded(value: Any) -> Any:
-    """Floats with six digits, which is all that a table needs, and None for infinite ones."""
+    """Floats rounded to six digits, enough for a table, and None for infinite ones."""
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Train in a run folder as part of a job, and say in plain numbers how it went."""
+"""Train in a run folder as part of a job, and report plain numbers."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Rest = Callable[[TrainingSettings, Divergence], TrainingSettings | None]
 def train_first_that_converges(
     configs: Sequence[Config], place: Path, tell: Tell, task: Task, rest: Rest | None = None
 ) -> tuple[Run | None, Config, Result]:
-    """Train with the first of some configs with which it does not diverge.
+    """Train with the first of several configs that does not diverge.
 
-    A training that is known to have diverged in its folder is not repeated.
+    A training already known to have diverged in its folder is not repeated.
 
     Args:
-        configs: the same but for the learning rate, best first.
-        place: the folder of the run; with any config but the first, one beside it.
+        configs: identical except for the learning rate, best first.
+        place: the folder of the run; for all configs but the first, one next to it.
         tell: see :meth:`Job.carry_out`.
         task: that of the configs.
-        rest: the settings for what a training that diverged has left of its budget, None if that is
-            too little to train; without it, each try has a budget of its own.
-    Returns: the run (None if training diverges with every config that was tried, which is a result
-        too), the config of the last try, and how the training went.
+        rest: the settings for what a diverged training has left of its budget, None if that is too
+            little to train; without it, each attempt has its own budget.
+    Returns: the run (None if training diverges with every config tried, which is also a result),
+        the config of the last attempt, and how the training went.
     """
     diverged: list[float] = []
     seconds, left = 0.0, None
@@ -93,7 +93,7 @@ def _train_or_diverge(config: Config, folder: Path, tell: Tell, task: Task) -> R
 
 
 def budget_reporter(tell: Tell) -> Callback:
-    """A callback that reports about once a second which fraction of the budget is used."""
+    """A callback that reports, about once a second, the fraction of the budget used."""
     from lightning.pytorch.callbacks import LambdaCallback
 
     last = 0.0

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 PRELOAD = "spacetime_en.compare.preload"  # a module, imported in workers only
 PATIENCE = 60.0  # seconds for workers to write their checkpoints when stopped
-LOOK = 5.0  # seconds between two looks at what other machines have done
+LOOK = 5.0  # seconds between checks for results of other machines
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of some jobs.
+    """The outcome of some jobs.
 
     Args:
         failed: an error message for every job that failed, by its name.
-        seconds: processor time of the workers, with all that they imported.
+        seconds: processor time of the workers, including their imports.
     """
 
     failed: dict[str, str]
@@ -63,10 +63,10 @@ def carry_out_all(
     Args:
         jobs: in an order in which each comes after those that it needs.
         folder: of the results.
-        what: they are part of, such as "reproduction".
+        what: the jobs are part of, such as "reproduction".
         workers: number of processes, one core (or GPU) each; None for one per core or GPU.
-        claims: by which machines that share the folder agree who does what; None: nobody else may
-            work in it.
+        claims: with which machines that share the folder agree on who does what; None: no other
+            machine may work in it.
         ray: hand jobs out to a Ray cluster, all of whose machines see the folder.
     """
     check_workers(workers)
@@ -79,9 +79,9 @@ def carry_out_all(
         # Two commands in one folder would train the same runs at once.
         locked(folder) if claims is None else nullcontext(),
         JobDisplay(len(jobs), len(jobs) - len(todo)) as display,
-        stop_signals(signal.default_int_handler),  # all of them, as if Ctrl-C
+        stop_signals(signal.default_int_handler),  # all of them, like Ctrl-C
     ):
-        (folder / RESULTS).mkdir(exist_ok=True)  # by which the folder is known when it is resumed
+        (folder / RESULTS).mkdir(exist_ok=True)  # identifies the folder when resuming
         crew: list[_Worker] = []
         try:
             if ray:
@@ -99,7 +99,7 @@ def carry_out_all(
 
 
 def check_workers(workers: int | None) -> None:
-    """Refuse more processes than there are cores, and none."""
+    """Refuse zero processes, or more than there are cores."""
     most = os.cpu_count() or 1
     if workers is not None and not 0 < workers <= most:
         raise InputError(
@@ -114,7 +114,7 @@ def _supervise(
     display: JobDisplay,
     claims: Claims | None,
 ) -> dict[str, str]:
-    """Hand out jobs of which all that they need has ended, until none is left."""
+    """Hand out jobs whose requirements have ended, until none is left."""
     waiting, failed = list(todo), {}
     unfinished = {job.name for job in todo}
     while unfinished:
@@ -145,7 +145,7 @@ def _supervise(
             assert done is not None
             try:
                 kind, *rest = worker.hear()
-            except _DiedError as died:  # only of this job: the others need not wait for it
+            except _DiedError as died:  # only this job failed: the others need not wait for it
                 kind, rest = "failed", [str(died), 0.0]
                 worker.replace(folder)
             if kind == "at":
@@ -167,7 +167,7 @@ def _supervise(
 def _ready(
     waiting: Sequence[Job], unfinished: set[str], folder: Path, claims: Claims | None
 ) -> Job | None:
-    """A job of which all that it needs has ended, and that nobody else is at."""
+    """A job whose requirements have all ended, and that no other worker has claimed."""
     for job in waiting:
         if unfinished.intersection(job.needs):
             continue
@@ -176,12 +176,12 @@ def _ready(
         if claims.take(job.name):
             if job.result(folder) is None:
                 return job
-            claims.end(job.name)  # somebody has ended it since we looked
+            claims.end(job.name)  # another worker has ended it since we looked
     return None
 
 
 class _DiedError(Exception):
-    """A worker's process has ended by itself."""
+    """A worker's process has died."""
 
 
 @dataclass
@@ -208,7 +208,7 @@ class _Worker:
 
     def give(self, job: Job) -> None:
         self.busy = job
-        with suppress(BrokenPipeError):  # (that it has died is noticed when listening to it)
+        with suppress(BrokenPipeError):  # (its death is noticed when listening to it)
             self.pipe.send(job)
 
     def hear(self) -> Any:
@@ -227,7 +227,7 @@ class _Worker:
         )
 
     def replace(self, folder: Path) -> None:
-        """Start another process in place of one that has died."""
+        """Start a new process in place of one that has died."""
         other = self.start(self.number, folder)
         self.process, self.pipe = other.process, other.pipe
 
@@ -239,7 +239,7 @@ class _Worker:
 
 
 def _start_method() -> str:
-    """Workers are forked from a process with all imports, where that is known to be safe."""
+    """Fork workers from a process with all imports, where that is known to be safe."""
     return "forkserver" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
 
 
@@ -254,7 +254,7 @@ def _environment_of(number: int) -> dict[str, str]:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone, however that ended, and free what it holds."""
+    """End this process when its parent is gone for whatever reason, and free its resources."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -269,7 +269,7 @@ def _work(pipe: Connection, folder: Path, number: int, environment: dict[str, st
     os.environ.clear()
     os.environ.update(environment)
     preload = import_module(PRELOAD)
-    # What was imported for all workers is counted once.
+    # Imports shared by all workers are counted once.
     shared = number == 0 and os.getpid() != preload.IMPORTER
     told = -preload.IMPORT_SECONDS if shared else 0.0
 
@@ -279,7 +279,7 @@ def _work(pipe: Connection, folder: Path, number: int, environment: dict[str, st
         pipe.send((kind, text, now - told))
         told = now
 
-    # Arithmetic on denormal numbers is a hundred times slower: a model would pay for its zeros.
+    # Denormal numbers are a hundred times slower: a model would pay for its zeros.
     torch.set_flush_denormal(True)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""How far forecasts drift from what is conserved, beside the truth."""
+"""How far forecasts drift from conserved quantities, compared with the truth."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from spacetime_en.metrics import both, summary
 from spacetime_en.nn.forecaster import Forecaster
 
 USUAL = ("momentum", "angular momentum")
-_MOST_PAIRS = 1 << 21  # of nodes, in all frames of the paths that are searched
-_MOST_ATTRIBUTES = 8  # of nodes; if there are more, they are names, such as those of joints
+_MOST_PAIRS = 1 << 21  # of nodes, in all frames of the searched paths
+_MOST_ATTRIBUTES = 8  # of nodes; more than that are labels, such as names of joints
 
 
 def measure_drift(
@@ -41,17 +41,17 @@ def measure_drift(
 ) -> dict[str, Any]:
     """The change of quantities from the last frame to the target times, in forecasts and truth.
 
-    They are the momentum and the angular momentum; the energy, if the data are those of a system
-    whose potential is known; the ``learned_energy`` of a model that has one; and, if the system is
+    These are the momentum and the angular momentum; the energy, if the data come from a system
+    with a known potential; the ``learned_energy`` of a model that has one; and, if the system is
     not known, whatever else the training windows are found to conserve (``found``). Changes are
-    relative to the sum of the moduli of a quantity's parts in the last frame. They are those of
-    nodes that are there in the last frame and at all target times; states are without noise, if
-    noise was added to the data here. Nothing is ``found`` if velocities are differences, and the
-    frames of a window are further apart than those of the recording.
+    relative to the sum of the absolute values of a quantity's parts in the last frame. Only nodes
+    that are present in the last frame and at all target times count; states are without noise, if
+    noise was added to the data here. Nothing is ``found`` if velocities are differences and a
+    window's frames are further apart than those of the recording.
 
     Args:
-        model: whose forecasts they are.
-        task: of which `windows` are a part.
+        model: the model that made the forecasts.
+        task: the task that `windows` are from.
         windows: all that were forecast.
         forecasts: x and v, (W, T, N, n), windows of fewer nodes padded.
         batch_size: windows at a time.
@@ -91,7 +91,7 @@ def measure_drift(
 
 
 def _found(model: Forecaster, task: Task) -> list[Conserved]:
-    """What the training windows conserve, beside the usual; nothing, where that cannot be told."""
+    """What else the training windows conserve; nothing, where that cannot be determined."""
     try:
         paths = [true_paths(part.for_model(model)) for part in (task.train, task.val)]
         found = find_conserved(*(_sampled(each) for each in paths)).conserved
@@ -101,7 +101,7 @@ def _found(model: Forecaster, task: Task) -> list[Conserved]:
 
 
 def _sampled(paths: Paths) -> Paths:
-    """Evenly spread paths, as many as have `_MOST_PAIRS` pairs in all their frames, or a few."""
+    """Evenly spaced paths with at most `_MOST_PAIRS` pairs in all frames, or a few paths."""
     _, T, N, _ = paths.x.shape
     if len(paths.nodes) > _MOST_ATTRIBUTES:
         nodes = {name: a for name, a in paths.nodes.items() if name == MASS}
@@ -126,7 +126,7 @@ def _known(
     rows: slice,
     paths: Paths,
 ) -> Iterator[tuple[str, Quantity]]:
-    """The quantities that need not be found."""
+    """The quantities that need no search."""
     yield "momentum", momentum(paths)
     if "bivector" in kinds_of(paths):
         yield "angular_momentum", angular_momentum(paths)
@@ -146,7 +146,7 @@ def _known(
 
 
 def _has_energy(model: Forecaster, windows: Windows) -> bool:
-    """Whether the model has a law of motion that conserves one, on such data."""
+    """Whether the model has a law of motion that conserves an energy, on such data."""
     parameter = next(model.parameters(), None)
     if parameter is None:
         return False
@@ -156,19 +156,18 @@ def _has_energy(model: Forecaster, windows: Windows) -> bool:
 
 
 def _in_step(windows: Windows) -> bool:
-    """Whether velocities of targets are over the same time as those that quantities are found by.
+    """Whether target velocities are over the same time step as those used to find quantities.
 
-    Differences are taken between frames as they were recorded, but inside of a window between its
-    own frames.
+    Differences are taken between frames as recorded, but within a window between its own frames.
     """
     t = windows.trajectories
     return t.measured_velocities or windows.stride * windows.frame_interval == t.frame_interval
 
 
 def _when_velocities_were(paths: Paths, graph: SpacetimeGraph, windows: Windows) -> Paths:
-    """The paths, with positions where they were half a step before, if velocities are differences.
+    """The paths, with positions moved back by half a step if velocities are differences.
 
-    Those belong to the middle of two frames, see :func:`~.paths.true_paths`.
+    Such velocities belong to the middle of two frames, see :func:`~.paths.true_paths`.
     """
     if windows.trajectories.measured_velocities:
         return paths
@@ -188,16 +187,16 @@ def _from_the_last_frame(
 
 
 def _finite(values: Tensor) -> Tensor:
-    return values[values.isfinite()]  # (forecasts that are not are warned of elsewhere)
+    return values[values.isfinite()]  # (infinite forecasts are reported elsewhere)
 
 
 def _summary(values: Tensor) -> dict[str, float] | None:
-    """See :func:`~spacetime_en.metrics.summary`; None of nothing."""
+    """See :func:`~spacetime_en.metrics.summary`; None if empty."""
     values = _finite(values)
     return summary(values) if len(values) else None
 
 
 def _medians(values: Tensor) -> list[float | None]:
-    """Of each target time, (P, T) -> T numbers."""
+    """The median at each target time, (P, T) -> T numbers."""
     columns = [_finite(column) for column in values.unbind(1)]
     return [float(column.median()) if len(column) else None for column in columns]

@@ -14,7 +14,7 @@ from spacetime_en.data.windows import Windows
 from spacetime_en.geometry import minimum_image
 from spacetime_en.graph import SpacetimeGraph, speeds
 
-MOST_PATHS, MOST_PAIRS = 1_000, 1 << 23  # that are read: seconds of work
+MOST_PATHS, MOST_PAIRS = 1_000, 1 << 23  # to read: seconds of work
 MASS = "mass"
 
 
@@ -23,7 +23,7 @@ class Paths:
     """P paths of T states of N nodes, in double precision.
 
     Args:
-        x, v: positions and velocities, (P, T, N, n); of no meaning where a node does not count.
+        x, v: positions and velocities, (P, T, N, n); meaningless where a node does not count.
         present: the nodes that count, (P, N).
         nodes: attributes of nodes, by name, (P, N).
         pairs: attributes of pairs of nodes, by name, symmetric, (P, N, N).
@@ -52,8 +52,8 @@ class Paths:
         Args:
             graph: the attributes are its features, without the speed, and its edge attributes.
             x, v: (B, T, N, n).
-            present: nodes that are there in all T states, (B, N); None: all are.
-            names: of the features and of the edge attributes; without them, they have numbers.
+            present: nodes that are present in all T states, (B, N); None: all are.
+            names: of the features and of the edge attributes; by default they are numbered.
             pairs: False leaves edge attributes out, which take N x N numbers.
         """
         B, _, N, _ = x.shape
@@ -100,19 +100,19 @@ class Paths:
         return i, j
 
     def distances(self) -> Tensor:
-        """Of all pairs, (P, T, M); in a box, to the nearest image. 1 where one does not count."""
+        """The distance of every pair, (P, T, M); in a box, to the nearest image; 1 if absent."""
         i, j = self.pair_index()
         r = minimum_image(self.x[:, :, i] - self.x[:, :, j], self.box).norm(dim=-1)
         both = (self.present[:, i] & self.present[:, j])[:, None]
-        # Nodes in the same place: as far apart as rounding can tell, not nearer.
+        # Coincident nodes: as far apart as rounding can tell, not nearer.
         least = 1e-12 * r.amax().clamp(min=1e-300)
         return torch.where(both, r.clamp(min=least), 1.0)
 
     def connected(self) -> Paths:
         """Each connected component, of two nodes or more, as a path of its own.
 
-        Nodes are connected by attributes of pairs that are not 0; all are, if there are none. What
-        components have is conserved by each of them, and not only by all together.
+        Nodes are connected by non-zero attributes of pairs; all are, if there are none. A quantity
+        is conserved by each component separately, not only by all together.
         """
         both = self.present[:, :, None] & self.present[:, None, :]
         linked = both
@@ -120,22 +120,22 @@ class Paths:
             linked = torch.stack([a != 0 for a in self.pairs.values()]).any(0) & both
         N = self.x.shape[2]
         reached = (linked | torch.eye(N, dtype=torch.bool)).double()
-        for _ in range(max(1, (N - 1).bit_length())):  # ways of 1, 2, 4, ... edges
+        for _ in range(max(1, (N - 1).bit_length())):  # paths of 1, 2, 4, ... edges
             reached = ((reached @ reached) > 0).double()
-        first = reached.argmax(2)  # (P, N), the first node that each is connected with
+        first = reached.argmax(2)  # (P, N), the first node in each node's component
         members = (first[:, None, :] == torch.arange(N)[:, None]) & self.present[:, None]
         path, component = (members.sum(2) > 1).nonzero(as_tuple=True)
         return dataclasses.replace(self[path], present=members[path, component])
 
 
 def true_paths(windows: Windows) -> Paths:
-    """The true paths of windows: their frames, and their targets as far as they go on like these.
+    """The true paths of windows: their frames, and targets as far as the spacing continues.
 
-    A target that is more than two gaps after the last frame is left out: over a long time even
-    what is conserved drifts, by the errors of a simulation or of a measurement. Velocities that
-    are differences belong to the middle of two frames, and so do the positions beside them. Of
-    many windows some are read, evenly spread. Those in which a node is seen in some frames and not
-    in all are left out: it pulls at the others while nobody sees it.
+    Targets after a gap more than twice the first are left out: over a long time even conserved
+    quantities drift, by the errors of a simulation or of a measurement. Velocities that are
+    differences belong to the middle of two frames, so positions are moved there, too. If there are
+    many windows, an evenly spaced sample is read. Windows in which a node is observed in some but
+    not all frames are left out: it acts on the others while unobserved.
     """
     frames, N = windows.length + len(windows.target_steps), int(windows.node_counts.max())
     most = min(MOST_PATHS, MOST_PAIRS // (frames * N * N))
@@ -166,7 +166,7 @@ def true_paths(windows: Windows) -> Paths:
 
 
 def _node_attributes(graph: SpacetimeGraph, present: Tensor) -> list[Tensor]:
-    """The features that are constant in time, and not the speed, (B, N) each."""
+    """The features that are constant in time, except the speed, (B, N) each."""
     if graph.features is None:
         return []
     seen = present[:, None]  # (B, 1, N)
@@ -175,7 +175,7 @@ def _node_attributes(graph: SpacetimeGraph, present: Tensor) -> list[Tensor]:
     constant = ((graph.features == last) | ~seen[..., None]).flatten(0, 2).all(0)
     is_speed = (torch.isclose(graph.features, speed) | ~seen[..., None]).flatten(0, 2).all(0)
     kept = last[:, 0].cpu().double().masked_fill(~present.unsqueeze(-1), 0.0)
-    # (Names go by place, so that a feature that is left out keeps its own.)
+    # (Names go by index, so that the remaining features keep theirs.)
     return [
         a if fits else torch.zeros(0)
         for a, fits in zip(kept.unbind(-1), (constant & ~is_speed).tolist(), strict=True)
@@ -205,7 +205,7 @@ def _pair_attributes(graph: SpacetimeGraph, present: Tensor) -> list[Tensor]:
 
 
 def _named(values: list[Tensor], names: list[str], kind: str) -> dict[str, Tensor]:
-    """Attributes by name, without the empty ones."""
+    """Attributes by name, without empty ones."""
     if len(names) != len(values):
         names = [f"{kind}{place}" for place in range(1, len(values) + 1)]
     return {name: a for name, a in zip(names, values, strict=True) if a.numel()}

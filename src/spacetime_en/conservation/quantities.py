@@ -1,4 +1,4 @@
-"""Quantities of a state, and how much they change along a path."""
+"""Quantities of a state, and their change along a path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spacetime_en.nn.forecaster import Forecaster
 
 
 class Quantity(Protocol):
-    """A sum of parts, each of which a node or a pair of nodes has."""
+    """A sum of parts, one for each node or pair of nodes."""
 
     def parts(self, paths: Paths) -> Tensor:
         """All parts in all states, (P, T, parts, c)."""
@@ -37,7 +37,7 @@ class Combination:
     coefficients: Mapping[str, float]
 
     def parts(self, paths: Paths) -> Tensor:
-        """Node by node and pair by pair, (P, T, N [+ pairs], c)."""
+        """The parts of nodes and pairs, (P, T, N [+ pairs], c)."""
         found = []
         for terms in term_parts(paths, self.kind):
             used = [c * terms[name] for name, c in self.coefficients.items() if name in terms]
@@ -47,7 +47,7 @@ class Combination:
 
     @property
     def name(self) -> str | None:
-        """What the field calls it; None if it has no name."""
+        """The name used in the field; None if there is none."""
         names = set(self.coefficients)
         for mass in (f"{MASS} ", ""):
             if names == {f"{mass}v"}:
@@ -112,8 +112,8 @@ class LearnedEnergy:
     """The energy that a model's own law of motion conserves, see :meth:`Forecaster.energy`.
 
     Args:
-        model: which has one.
-        graph: whose attributes the states have; its frames are not read.
+        model: a model with such an energy.
+        graph: the source of the states' attributes; its frames are not read.
     """
 
     model: Forecaster
@@ -136,10 +136,10 @@ class LearnedEnergy:
 
 
 def changes(quantity: Quantity, paths: Paths) -> Tensor:
-    """How far a quantity is from where it was in the first state, (P', T - 1).
+    """The change of a quantity from the first state, (P', T - 1).
 
-    Relative to the sum of the moduli of its parts in the first state. Paths on which these are 0,
-    such as those without a node, are left out.
+    Relative to the sum of the absolute values of its parts in the first state. Paths on which these
+    are 0, such as those without a node, are left out.
     """
     parts = quantity.parts(paths)
     total = parts.sum(2)  # (P, T, c)

@@ -1,7 +1,7 @@
 """Find what data conserve.
 
 A quantity q = sum_k c_k phi_k of terms of the dictionary is conserved if it does not change along
-true paths although its parts, which nodes and pairs have, do: what one of them loses, others gain.
+true paths although its parts, one per node or pair of nodes, do: what one loses, others gain.
 With W the covariance matrix of the terms within a path, and S the sum of those of their parts,
 
     W c = lambda S c
@@ -10,10 +10,10 @@ gives the combinations in the order of lambda = c'Wc / c'Sc. It is 1 for parts t
 independently of each other, and 0 for a conserved quantity. (The variance between paths would be
 another yardstick, but systems that are at rest as a whole all have the same momentum.) Vectors and
 bivectors whose parts do not vary at all, such as the angular momenta of planets about a heavy sun,
-are conserved, too: S has a thousandth of their size, squared, on top.
+are conserved, too: therefore a thousandth of their size, squared, is added to S.
 
 Forces that are clipped, or frames that are wrong, spoil single paths by any amount. Paths are
-therefore weighted until the median of lambda over paths is the smallest, and not its mean.
+therefore weighted so as to minimise the median of lambda over paths, not its mean.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from spacetime_en.conservation.paths import Paths
 from spacetime_en.conservation.quantities import Combination
 from spacetime_en.conservation.terms import KINETIC, Parts, TermKind, kinds_of, term_parts
 
-LARGEST_VARIATION = 0.05  # sqrt(lambda) of what counts as conserved, the median of held-out paths
-SHORT = 1.5  # a formula is shortened while it varies at most so many times as much,
+LARGEST_VARIATION = 0.05  # maximum median sqrt(lambda) of held-out paths for a conserved quantity
+SHORT = 1.5  # a formula is shortened while its variation grows at most by this factor,
 NEGLIGIBLE = 0.01  # or by no more than this
 LEAST_PATHS = 20
-_AT_ONCE = 1 << 23  # numbers in the parts of terms that are held at a time
+_AT_ONCE = 1 << 23  # numbers in the parts of terms held in memory at a time
 _STARTS, _ROUNDS = 5, 30  # of weighting paths
-_CONSTANT = 1e-3  # of the size of parts: what varies by much less does not vary
-_CANCELLED = 1e-13  # of a path's variation: rounding errors of terms that are the same
-_SINGULAR = 1e-10  # of S: terms that are the same but for a factor
+_CONSTANT = 1e-3  # relative to the size of parts: what varies by much less is constant
+_CANCELLED = 1e-13  # relative to a path's variation: rounding errors of identical terms
+_SINGULAR = 1e-10  # of S: terms that are proportional
 _IDENTITY = 1e-9  # of a term's variation, squared: what other terms leave of it in any state
-_STATES = 200  # paths of arbitrary states, which show identities
+_STATES = 200  # paths of arbitrary states, which reveal identities
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Conserved:
     Args:
         quantity: the combination of terms.
         variation: sqrt(lambda), the variation along a path relative to what it would be if all
-            parts varied independently of each other; the median of held-out paths.
+            parts varied independently of each other; the median over held-out paths.
         p90: the 90th percentile.
     """
 
@@ -60,7 +60,7 @@ class Conserved:
     p90: float
 
     def describe(self) -> dict[str, Any]:
-        """As plain numbers and text."""
+        """As plain values."""
         return {
             "name": self.quantity.name,
             "kind": self.quantity.kind,
@@ -73,11 +73,11 @@ class Conserved:
 
 @dataclass(frozen=True)
 class Findings:
-    """What :func:`find_conserved` found.
+    """The result of :func:`find_conserved`.
 
     Args:
         conserved: the quantities.
-        rejected: by kind, the variation of the best combination that did not pass, if any is left.
+        rejected: by kind, the variation of the best combination that failed, if any remains.
         terms: by kind, the number of terms in the dictionary.
         paths, held_out: the number of paths, or of their connected components.
     """
@@ -90,11 +90,11 @@ class Findings:
 
 
 def find_conserved(train: Paths, held_out: Paths) -> Findings:
-    """Find the quantities that all paths conserve, each connected component for itself.
+    """Find the quantities that all paths conserve, in each connected component separately.
 
     Args:
         train: paths from which combinations are found.
-        held_out: other paths, on which they must hold.
+        held_out: other paths, on which they must also be conserved.
     """
     train, held_out = train.connected(), held_out.connected()
     for paths in (train, held_out):
@@ -117,7 +117,7 @@ def find_conserved(train: Paths, held_out: Paths) -> Findings:
                 rejected[kind] = checked.variation
                 break
             short = search.checked(search.shortened(c))
-            # (Shortened on the paths it was found on: it must hold on the others, too.)
+            # (Shortened on the paths it was found on; the others are the test.)
             best = short if short.variation <= LARGEST_VARIATION else checked
             conserved.append(best)
             search.found.append(c)
@@ -125,7 +125,7 @@ def find_conserved(train: Paths, held_out: Paths) -> Findings:
 
 
 def _check_moving(paths: Paths) -> None:
-    """Refuse paths along which velocities do not change: of these, everything is conserved."""
+    """Reject paths with constant velocities: along these, everything is conserved."""
     change = (paths.v - paths.v.mean(1, keepdim=True)).square().sum((1, 2, 3))
     size = (paths.v.square() * paths.present[:, None, :, None]).sum((1, 2, 3))
     if bool((change <= 1e-10 * size).double().mean() > 0.5):
@@ -157,7 +157,7 @@ class _Search:
     Args:
         names: of the terms.
         units: of the terms, (K,).
-        W, S: of the paths to learn from, (P, K, K).
+        W, S: of the paths used to find combinations, (P, K, K).
         W_held, S_held: of the held-out ones.
         found: the combinations found so far, (K,) each, in these units.
     """
@@ -184,7 +184,7 @@ class _Search:
         scale = units[:, None] * units
 
         def normalised(W: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
-            """Each path relative to the size of its own variation: none outweighs the others."""
+            """Each path relative to the size of its own variation, so that none dominates."""
             W, S = (t[:, kept][:, :, kept] * scale for t in (W, S))
             size = S.diagonal(dim1=1, dim2=2).sum(1)
             moving = size > 1e-20
@@ -196,7 +196,7 @@ class _Search:
     def best(self) -> Tensor | None:
         """The combination (K,) with the smallest median lambda; None if there is none.
 
-        It is independent of those found before, as S measures it. The median has several minima:
+        It is independent of those found before, as measured by S. The median has several minima:
         the search starts from the best combinations of two terms, and from that of all.
         """
         K = len(self.names)
@@ -222,18 +222,18 @@ class _Search:
         return c
 
     def _weights(self, c: Tensor) -> Tensor:
-        """Of paths: their median lambda, not their mean, is made small by giving bad ones less."""
+        """Weights of paths, lower for bad ones, that minimise the median lambda, not the mean."""
         ratio = _lambdas(self.W, self.S, c)
         size = _bounded(_quadratic(self.S, c)) * (ratio + ratio.median() + 1e-16)
         weights = size.median() / size.clamp(min=1e-12 * float(size.max()))
         return weights / weights.mean()
 
     def _median(self, c: Tensor) -> float:
-        """The median variation, sqrt(lambda), of the paths to learn from."""
+        """The median variation, sqrt(lambda), over the paths used to find combinations."""
         return float(_lambdas(self.W, self.S, c).median().sqrt())
 
     def _sums(self, terms: Tensor, weights: Tensor) -> _Sums:
-        """The weighted sums over paths, of these terms alone: all others stay 0."""
+        """The weighted sums over paths, for these terms only: all others stay 0."""
         kept = terms.nonzero().flatten()
         K = len(self.names)
         W, S = torch.zeros(2, K, K, dtype=torch.float64)
@@ -268,8 +268,8 @@ class _Search:
         """The combination as a quantity, with its variation on held-out paths."""
         variations = _lambdas(self.W_held, self.S_held, c).sqrt()
         median, p90 = (float(variations.quantile(q)) for q in (0.5, 0.9))
-        # In the units of the data, relative to the leading term: the kinetic energy, if there is
-        # one, or else the term that varies most.
+        # In the units of the data, relative to the leading term: the kinetic energy, if present,
+        # or else the term that varies most.
         weight = c.abs() * torch.tensor(
             [1e6 if KINETIC in name else 1.0 for name in self.names], dtype=torch.float64
         )
@@ -285,7 +285,7 @@ class _Search:
 
 
 def _arbitrary(paths: Paths) -> Paths:
-    """Some of the paths, with states that follow no law at all."""
+    """Some of the paths, with arbitrary states that follow no law."""
     some = paths[:: max(1, len(paths) // _STATES)]
     generator = torch.Generator().manual_seed(0)
     x, v = (
@@ -298,16 +298,16 @@ def _independent(W: Tensor, S: Tensor) -> Tensor:
     """Which terms are no combination of those before them in arbitrary states, (K,).
 
     Two bodies of the same mass, for instance, are always opposite each other: sums of odd powers of
-    their y and u are 0 whatever happens, which is no law.
+    their y and u are identically 0, which is no law.
 
     Args:
         W, S: of paths of arbitrary states, (P, K, K).
     """
     size = S.sum(0).diagonal().clamp(min=1e-300).rsqrt()
-    left = size[:, None] * W.sum(0) * size  # what the terms that are kept do not explain
+    left = size[:, None] * W.sum(0) * size  # what the kept terms do not explain
     kept = torch.zeros(len(left), dtype=torch.bool)
     for k, variance in enumerate(left.diagonal()):
-        if variance > _IDENTITY:  # a step of Cholesky's decomposition
+        if variance > _IDENTITY:  # a step of the Cholesky decomposition
             kept[k] = True
             left -= left[:, k : k + 1] * left[k] / variance.clone()
     return kept
@@ -337,7 +337,7 @@ def _solve(terms: Tensor, sums: _Sums) -> _Solution | None:
 
 
 def _least_missed(solved: _Solution, S: Tensor, terms: Tensor) -> int:
-    """The term without which the smallest eigenvalue rises least.
+    """The term whose removal raises the smallest eigenvalue least.
 
     Without the k-th term, with c_j' S c_j = 1, the eigenvalues are the roots of
 
@@ -357,7 +357,7 @@ def _least_missed(solved: _Solution, S: Tensor, terms: Tensor) -> int:
 
 
 def _lambdas(W: Tensor, S: Tensor, c: Tensor) -> Tensor:
-    """c' W c / c' S c of each path, (P,); 1 where the parts cancel, whatever the path."""
+    """c' W c / c' S c of each path, (P,); 1 on paths along which the parts cancel."""
     size = _quadratic(S, c)
     ratio = _quadratic(W, c).clamp(min=0) / _bounded(size)
     return torch.where(size > _CANCELLED, ratio, 1.0)
@@ -391,7 +391,7 @@ def _matrices(paths: Paths, kind: TermKind) -> tuple[list[str], Tensor, Tensor]:
         W.append(torch.einsum("ptkc,ptlc->pkl", totals, totals) / T)
         blocks = [_deviations(_stacked(group)) for group in groups]
         own = [torch.einsum("ptmkc,ptmlc->pkl", d, d) / T for d in blocks]
-        if kind != "scalar":  # (whose sizes mean nothing: a potential is defined up to a constant)
+        if kind != "scalar":  # (scalar sizes mean nothing: a potential has a free constant)
             sizes = [_stacked(group) for group in groups]
             own = [
                 s + _CONSTANT**2 * torch.einsum("ptmkc,ptmlc->pkl", q, q) / T
@@ -402,17 +402,17 @@ def _matrices(paths: Paths, kind: TermKind) -> tuple[list[str], Tensor, Tensor]:
 
 
 def _stacked(group: Parts) -> Tensor:
-    """(P, T, parts, k, c)."""
+    """Stacked parts, (P, T, parts, k, c)."""
     return torch.stack(list(group.values()), dim=3)
 
 
 def _deviations(values: Tensor) -> Tensor:
-    """From the mean over time, (P, T, ...)."""
+    """Deviations from the mean over time, (P, T, ...)."""
     return values - values.mean(1, keepdim=True)
 
 
 def _block_diagonal(blocks: list[Tensor]) -> Tensor:
-    """Of matrices (P, k, k) for each block."""
+    """A block-diagonal matrix from matrices (P, k, k) for each block."""
     P, K = len(blocks[0]), sum(b.shape[1] for b in blocks)
     whole = blocks[0].new_zeros(P, K, K)
     start = 0

@@ -10,8 +10,8 @@ Every term is a sum of parts, one for each node or one for each pair of nodes:
 y and u are positions and velocities relative to the centre of mass (the centroid, if masses are not
 known). Weights w of nodes are 1, their attributes, and the sums of the attributes of their pairs;
 weights a of pairs are 1, their attributes, and products of attributes of their nodes. None of these
-depends on coordinates: turning, moving or renumbering a system changes scalars not at all, and
-turns the others along.
+depends on coordinates: rotating, translating or permuting a system leaves scalars unchanged, and
+rotates the others along with it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def term_parts(paths: Paths, kind: TermKind) -> tuple[Parts, Parts]:
 
 
 def _of_nodes(paths: Paths, kind: TermKind) -> Iterator[tuple[str, Tensor]]:
-    """What nodes contribute, before it is weighted, (P, T, N, c)."""
+    """The contributions of nodes before weighting, (P, T, N, c)."""
     v = paths.v
     if kind == "scalar":
         yield KINETIC, v.square().sum(-1, keepdim=True) / 2
@@ -93,7 +93,7 @@ def _of_nodes(paths: Paths, kind: TermKind) -> Iterator[tuple[str, Tensor]]:
 def _node_weights(paths: Paths) -> dict[str, Tensor]:
     """Weights of nodes, by name, (P, 1, N, 1); 0 for nodes that do not count."""
     weights = {"": torch.ones_like(paths.mass), **paths.nodes}
-    # (Of one's own component: the matrix has the others' pairs, too.)
+    # (Within its component: the matrix has the others' pairs, too.)
     among = (paths.present[:, :, None] & paths.present[:, None]).double()
     weights |= {f"(Σ {name})": (a * among).sum(2) for name, a in paths.pairs.items()}
     return {name: (w * paths.present)[:, None, :, None] for name, w in weights.items()}

@@ -1,8 +1,8 @@
 """Trajectories: simulated or measured, stored, and cut into windows.
 
 ``trajectories`` holds runs, ``windows`` cuts them, and ``task`` splits the windows; ``readers`` and
-``writers`` are for files, ``simulation`` makes data, and ``datasets`` loads data sets by name.
-Imports graphs and geometry, and knows nothing of models.
+``writers`` handle files, ``simulation`` generates data, and ``datasets`` loads data sets by name.
+Imports graphs and geometry; independent of the models.
 """
 
 from lazy_loader import attach_stub

@@ -1,4 +1,4 @@
-"""Which column of a table is what: found by the names that people use, or named by the user."""
+"""Assign meanings to a table's columns, by their usual names or by names that the user gives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import check_name, shortened
 
-# In order of preference, in small letters, with _ for whatever stands between words.
+# In order of preference, in lower case, with _ between words.
 _USUAL = {
     "frame": (
         *("frame", "frame_id", "frameid", "frame_number", "framenumber", "frame_num", "frame_no"),
@@ -61,9 +61,9 @@ _VELOCITIES = (
     *("v{}", "vel_{}", "velocity_{}", "v_{}", "{}_vel", "{}_velocity", "vel{}", "velocity{}"),
     *("{}velocity", "{}vel"),
 )
-_ATTRIBUTES = ("mass", "charge", "radius")  # constants of nodes that have a meaning everywhere
+_ATTRIBUTES = ("mass", "charge", "radius")  # node constants with a fixed meaning
 _DEGREES = ("lat", "latitude", "lon", "long", "longitude", "location_lat", "location_long")
-# What a table without a header has.
+# The columns of a table without a header.
 BY_PLACE = ("frame", "id", "x", "y", "z")
 _MOST_SHOWN = 12
 
@@ -95,15 +95,15 @@ class Columns:
 
 @dataclass(frozen=True)
 class Found:
-    """The columns of one table by their meaning, in the table's own spelling.
+    """The columns of one table by their meaning, spelled as in the table.
 
     Args:
-        frame: of the frame's number or of the time, whichever makes the grid.
-        timed: whether it is the time.
-        clock: the time beside a frame number, which tells how long a frame is.
+        frame: the column with the frame number or the time, whichever defines the grid.
+        timed: whether that is the time.
+        clock: the time given alongside a frame number, which tells how long a frame is.
         attributes: the column of each attribute, by the attribute's name.
         ignored: all others.
-        units: of lengths and times, where the names say so: ``x [m]``.
+        units: of lengths and times, where the column names give them: ``x [m]``.
     """
 
     frame: str
@@ -119,7 +119,7 @@ class Found:
     units: dict[str, str] = field(default_factory=dict)
 
     def in_words(self) -> str:
-        """What was understood, for the user to compare."""
+        """How the columns were understood, for the user to check."""
         named = [
             ("time" if self.timed else "frame", (self.frame,)),
             ("id", (self.id,)),
@@ -135,7 +135,7 @@ class Found:
         return f"columns: {'; '.join(parts)}"
 
     def to_write(self) -> dict[str, str | list[str]]:
-        """The names that a table of forecasts takes over."""
+        """The column names that a table of forecasts keeps."""
         return {
             "time" if self.timed else "frame": self.frame,
             "id": self.id,
@@ -148,8 +148,8 @@ def find_columns(names: Sequence[str], wanted: Columns) -> Found:
     """Find the columns of a table.
 
     Args:
-        names: of its columns.
-        wanted: the names that the user gave.
+        names: the names of its columns.
+        wanted: the names given by the user.
     """
     twice = next((name for name in names if list(names).count(name) > 1), None)
     if twice is not None:
@@ -228,7 +228,7 @@ def find_columns(names: Sequence[str], wanted: Columns) -> Found:
 
 
 def _complete(found: Found, names: Sequence[str]) -> Found:
-    """Refuse a column with two meanings, and list those without any."""
+    """Reject a column with two meanings, and list those without any."""
     roles = [found.frame, found.id, *found.positions, *found.velocities]
     roles += [*found.attributes.values()]
     roles += [name for name in (found.recording, found.split, found.clock) if name is not None]
@@ -240,13 +240,13 @@ def _complete(found: Found, names: Sequence[str]) -> Found:
 
 
 def plain(name: str) -> str:
-    """A column's name in small letters, with _ between words and without its unit."""
+    """A column's name in lower case, with _ between words and without its unit."""
     without, _ = _split_unit(name)
     return re.sub(r"\W+", "_", without.strip().lower()).strip("_")
 
 
 def listed(names: Iterable[str | None]) -> str:
-    """Names for a message."""
+    """Join names for a message."""
     return ", ".join(shortened(name)[1:-1] for name in names if name is not None)
 
 
@@ -263,7 +263,7 @@ def _missing(role: str, usual: str, names: Sequence[str]) -> InputError:
 
 
 def _split_unit(name: str) -> tuple[str, str | None]:
-    """``x [m]`` and ``x (m)`` are x in m."""
+    """Split ``x [m]`` or ``x (m)`` into the name x and the unit m."""
     match = re.fullmatch(r"(.+?)\s*[\[(]([^\[\]()]{1,20})[\])]", name.strip())
     return (match[1], match[2].strip()) if match else (name, None)
 

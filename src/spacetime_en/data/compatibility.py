@@ -22,7 +22,7 @@ _EACH = {"node": "node", "pair": "pair", "frame": "node and frame"}
 
 
 def facts_of(task: Task) -> DataFacts:
-    """Record what a model sees that is trained on a task."""
+    """Record the properties of the data that a model trained on a task sees."""
     t = task.train.trajectories
     graph, _ = task.train[:1]
     L, _, n = graph.x.shape[1:]
@@ -47,10 +47,10 @@ def facts_of(task: Task) -> DataFacts:
 
 
 def conform(facts: DataFacts, trajectories: Trajectories) -> Trajectories:
-    """Select the attributes that the model was trained with; refuse data of another kind.
+    """Select the attributes that the model was trained with; reject data of another kind.
 
-    Attributes are matched by name, and come in the order of the training. Data that call no
-    direction up have that of the training.
+    Attributes are matched by name and returned in the order used in training. Data without an up
+    direction get that of the training data.
     """
     n = trajectories.x.shape[-1]
     if n != facts.dims:
@@ -82,7 +82,7 @@ def conform(facts: DataFacts, trajectories: Trajectories) -> Trajectories:
 
 
 def data_mismatches(facts: DataFacts, trajectories: Trajectories) -> list[str]:
-    """Differences that deserve a warning: attributes left out, and other units."""
+    """Differences that deserve a warning: attributes left out, and different units."""
     extra = [name for name in _kinds(trajectories) if name not in facts.attributes]
     problems = [f"{name}: the model was trained without it; it is not read." for name in extra]
     units = _units(trajectories)
@@ -95,11 +95,11 @@ def data_mismatches(facts: DataFacts, trajectories: Trajectories) -> list[str]:
 
 
 def window_mismatches(facts: DataFacts, windows: Windows, *, any_horizon: bool) -> list[str]:
-    """How windows differ from those of the training, so that forecasts mean something else.
+    """How windows differ from the training windows in ways that change what forecasts mean.
 
     Args:
-        windows: of other data, or of the same data cut otherwise.
-        any_horizon: whether the model forecasts at any horizon.
+        windows: of other data, or of the same data cut differently.
+        any_horizon: whether the model can forecast at any horizon.
     """
     here = _times(windows) | {"frames": windows.length}
     words = {
@@ -121,7 +121,7 @@ def window_mismatches(facts: DataFacts, windows: Windows, *, any_horizon: bool) 
 
 
 class Trained(Protocol):
-    """A model that may know what it was trained on."""
+    """A model that may carry a record of its training data."""
 
     @property
     def trained_on(self) -> DataFacts | None: ...
@@ -134,8 +134,8 @@ def prepare_for(
 ) -> tuple[Trajectories, NDArray[np.float64]]:
     """The data as a model expects them, and the origin of its coordinates, (n,).
 
-    A model that is not translation equivariant keeps the origin of its training; for the others
-    that of the data is as good, and nearer.
+    A model that is not translation equivariant keeps the origin of its training; for all others
+    the data's own origin is equivalent, and closer to the data.
     """
     facts = model.trained_on
     if facts is None:

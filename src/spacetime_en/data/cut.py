@@ -1,4 +1,4 @@
-"""Find the windows of a run: where frames stand as far apart as a window wants them."""
+"""Find the windows of a run: frames with the spacing that a window asks for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Cut:
-    """The windows of a run, each F frames at given offsets from one of them, its anchor.
+    """The windows of a run: F frames each, at given offsets from an anchor frame.
 
     Args:
-        positions: of the run's frames on the axis of `offsets`, steps or times, (T,), increasing.
+        positions: of the run's frames on the axis of `offsets` (steps or times), (T,), increasing.
         offsets: of a window's frames from its anchor, (F,), increasing; one of them is 0.
-        anchors: the frame from which each window's offsets count, (S,), increasing.
+        anchors: the frame from which each window's offsets are counted, (S,), increasing.
     """
 
     positions: NDArray[Any]
@@ -25,7 +25,7 @@ class Cut:
 
     @classmethod
     def find(cls, positions: NDArray[Any], offsets: NDArray[Any], tolerance: float = 0.0) -> Cut:
-        """All windows that fit; a frame may be off by a share `tolerance` of its offset."""
+        """All windows that fit; a frame may be off by a fraction `tolerance` of its offset."""
         anchors = np.arange(len(positions))
         for offset in offsets:
             wanted = positions[anchors] + offset
@@ -57,7 +57,7 @@ class Cut:
 
 
 def _nearest(positions: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
-    """The frame nearest to each position, of the shape of `wanted`."""
+    """The frame nearest to each position, in the shape of `wanted`."""
     after = np.searchsorted(positions, wanted).clip(max=len(positions) - 1)
     before = (after - 1).clip(min=0)
     earlier = wanted - positions[before] < positions[after] - wanted

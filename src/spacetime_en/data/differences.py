@@ -1,4 +1,4 @@
-"""Velocities as differences of positions, and the time that fits positions and velocities."""
+"""Velocities as differences of positions, and the time step that fits both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def velocities(
     observed: NDArray[np.bool_] | None = None,
     ids: NDArray[np.int64] | None = None,
 ) -> NDArray[Any]:
-    """Backward differences of each node's own observations; the first takes the second's.
+    """Backward differences of each node's own observations; the first copies the second's.
 
     A node that was observed only once is taken to be at rest.
 
@@ -39,7 +39,7 @@ def velocities(
             _differences(x[run], times, box, seen, None if ids is None else ids[run], out=v[run])
         return v
     v, path = np.empty_like(x), unwrap_paths(x, box)
-    with np.errstate(all="ignore"):  # what overflows is found with the values
+    with np.errstate(all="ignore"):  # overflow is caught when values are checked
         np.subtract(path[:, 1:], path[:, :-1], out=v[:, 1:])
         v[:, 1:] /= np.diff(times)[None, :, None, None]
     v[:, 0] = v[:, 1]
@@ -54,7 +54,7 @@ def _differences(
     ids: NDArray[np.int64] | None,
     out: NDArray[Any],
 ) -> None:
-    """The velocities of one run, (T, N, n), written to `out`, which is 0 before."""
+    """Write the velocities of one run, (T, N, n), to `out`, which is 0 before."""
     before = previous_observation(observed, ids)
     frame, slot = np.nonzero(before >= 0)
     earlier = before[frame, slot]
@@ -62,14 +62,14 @@ def _differences(
         step = shortest(x[frame, slot] - x[earlier, slot], box)
         step /= (times[frame] - times[earlier])[:, None]
     out[frame, slot] = step
-    second = before[earlier, slot] < 0  # the one before it was the node's first
+    second = before[earlier, slot] < 0  # the observation before it was the node's first
     out[earlier[second], slot[second]] = step[second]
 
 
 def previous_observation(
     observed: NDArray[np.bool_], ids: NDArray[np.int64] | None
 ) -> NDArray[np.int64]:
-    """The frame of a node's observation before each of its observations, else -1, (T, N)."""
+    """The frame of a node's previous observation at each of its observations, else -1, (T, N)."""
     frame = np.arange(len(observed))[:, None]
     newest = np.maximum.accumulate(np.where(observed, frame, -1), axis=0)
     before = np.full(observed.shape, -1)
@@ -81,7 +81,7 @@ def previous_observation(
 
 
 def shortest(difference: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
-    """Differences of positions by the short way through a box, (..., n)."""
+    """Differences of positions by the minimum image convention, (..., n)."""
     if box is None:
         return difference
     cell = torch.from_numpy(np.array(box, dtype=difference.dtype))[None]
@@ -90,7 +90,7 @@ def shortest(difference: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]
 
 
 def unwrap_paths(x: NDArray[Any], box: NDArray[Any] | None) -> NDArray[Any]:
-    """Paths without jumps across the periodic boundary, (..., T, N, n)."""
+    """Unwrap paths across the periodic boundary, (..., T, N, n)."""
     if box is None:
         return x
     paths = torch.from_numpy(np.ascontiguousarray(x)).reshape(-1, *x.shape[-3:])
@@ -106,7 +106,7 @@ def time_step(
     observed: NDArray[np.bool_] | None = None,
     ids: NDArray[np.int64] | None = None,
 ) -> float:
-    """The time of a step for which positions and velocities fit best; 1 if none does."""
+    """The time step at which positions and velocities agree best; 1 if none does."""
     if x.shape[1] < 2:
         return 1.0
     with np.errstate(all="ignore"):

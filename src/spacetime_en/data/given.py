@@ -1,4 +1,4 @@
-"""Windows that somebody else has cut."""
+"""Windows cut by the user."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.windows import Digest, Windows, rows_of
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
-_KEPT = 1 << 28  # bytes; windows that need no more are read once
+_KEPT = 1 << 28  # bytes; smaller sets of windows are read only once
 
 
 class PairsByNumber(Protocol):
-    """What can be made windows of: a length, and pairs with a batch of one, by number."""
+    """What windows can be built from: a length, and pairs with a batch of one, by index."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Pair: ...
 
 
 class GivenWindows(Windows):
-    """Windows of a user's own, with the interface of :class:`Windows`.
+    """The user's own windows, with the interface of :class:`Windows`.
 
-    They are taken as they are: without noise, seen from their own origin, with the features that
-    they have. Each counts as a run of its own.
+    They are taken as they are: no noise is added, and their origin and features are kept. Each
+    counts as a separate run.
 
     Args:
-        given: anything with a length and, by number, pairs (graph, target) with a batch of one.
-        name: begins error messages.
+        given: anything with a length and, by index, pairs (graph, target) with a batch of one.
+        name: used at the start of error messages.
     """
 
     def __init__(self, given: PairsByNumber, name: str = "windows") -> None:

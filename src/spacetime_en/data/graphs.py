@@ -1,4 +1,4 @@
-"""Build the graphs that models read from the frames of trajectories."""
+"""Build the graphs that models read from frames of trajectories."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Nodes = Literal["last", "all"]
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames of windows with the nodes that were chosen for each.
+    """Frames of windows, with the nodes selected for each.
 
     Args:
         runs: of each window, (b,).
         frames: of each window, (b, K).
         x, v: positions, relative to an origin, and velocities, (b, K, N, n).
-        observed: (b, K, N), False for nodes that only fill up; None: all were observed.
-        slots: of the nodes in the trajectories, (b, N); None: all slots, in their order.
+        observed: (b, K, N), False for nodes that are only padding; None: all were observed.
+        slots: of the nodes in the trajectories, (b, N); None: all slots, in order.
     """
 
     runs: NDArray[np.int64]
@@ -61,15 +61,15 @@ def read_frames(
     last: int = -1,
     nodes: Nodes = "last",
 ) -> Frames:
-    """Read windows with their nodes; if slots change hands, each has its nodes in first places.
+    """Read windows with their nodes, which are moved to the first places if slots are reused.
 
     Args:
         trajectories: the data.
         runs: of the windows, (b,).
         frames: of the windows, (b, K).
         origin: positions are relative to it, (n,). In a box they are paths that are continuous
-            from the first of the frames on.
-        last: the column of `frames` with the last frame that is seen.
+            from the first of these frames on.
+        last: the column of `frames` with the last input frame.
         nodes: see :class:`~spacetime_en.data.Windows`.
     """
     t = trajectories
@@ -103,7 +103,7 @@ def chosen_nodes(
     last: int,
     nodes: Nodes,
 ) -> NDArray[np.bool_]:
-    """The slots of a window's nodes, (b, N), of trajectories that say what was observed."""
+    """The slots of a window's nodes, (b, N), for trajectories with an observation mask."""
     chosen = observed_again(trajectories, runs, frames[:, last], frames[:, last])
     if nodes == "all":
         for k in range(frames.shape[1]):
@@ -112,11 +112,11 @@ def chosen_nodes(
 
 
 def in_first_places(chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The chosen slots of each window in their order, filled up to the largest number.
+    """The selected slots of each window in order, padded to the largest number.
 
     Args:
         chosen: (b, N).
-    Returns: slots (b, M), and False where one only fills up (b, M).
+    Returns: slots (b, M), and a mask that is False for padding (b, M).
     """
     counts = chosen.sum(1)
     slots = np.argsort(~chosen, axis=1, kind="stable")[:, : counts.max(initial=1)]
@@ -129,7 +129,7 @@ def observed_again(
     last: NDArray[np.int64],
     frame: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Whether the node that has a slot at `last` (b,) was observed at `frame` (b,), (b, N)."""
+    """Whether the node in a slot at `last` (b,) was also observed at `frame` (b,), (b, N)."""
     assert trajectories.observed is not None
     there = np.array(trajectories.observed[runs, frame])
     if trajectories.ids is not None:
@@ -145,7 +145,7 @@ def states_at(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Read positions, relative to `origin` (n,), and velocities of `runs` (b,) at `frames` (b, K).
 
-    In a box, positions are paths that are continuous from the first of the frames on.
+    In a box, positions are paths that are continuous from the first of these frames on.
 
     Returns: x and v of all slots, each (b, K, N, n).
     """
@@ -169,7 +169,7 @@ def as_graph(
     """Build a batch of graphs from frames, with the attributes of nodes and pairs.
 
     Args:
-        trajectories: from which the frames are.
+        trajectories: the source of the frames.
         read: the frames; differences of x replace a v that was not measured.
         horizon: times from the last frame to the targets, (b, T).
         dtype: of the tensors.
@@ -199,11 +199,11 @@ def as_graph(
 
 
 def _differences(graph: SpacetimeGraph) -> Tensor:
-    """Velocities from this window's own frames: any other frame may be a target."""
+    """Velocities from this window's own frames only: any other frame may be a target."""
     if graph.observed is None:
         return SpacetimeGraph.from_positions(graph.x, times=graph.times).v
     v = torch.zeros_like(graph.x)
-    twice = (graph.observed.sum(1) > 1).any(1)  # others have only just come, and are at rest
+    twice = (graph.observed.sum(1) > 1).any(1)  # others just appeared, and are at rest
     if twice.any():
         part = graph[twice]
         known = {"times": part.times, "observed": part.observed}
@@ -245,7 +245,7 @@ def _path(
 
 
 def newest_or_first(observed: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The frame that stands for each: a node's newest observation, or its first, (K, N)."""
+    """The frame used for each frame: a node's newest observation, or its first, (K, N)."""
     frame = np.arange(len(observed))[:, None]
     newest = np.maximum.accumulate(np.where(observed, frame, NOBODY), axis=0)
     return np.where(newest < 0, observed.argmax(0), newest)
@@ -256,9 +256,9 @@ def _edges(
 ) -> Tensor | None:
     """Edge attributes: products of charges, and the attributes of pairs.
 
-    Returns: (b, N, K, e), or (b, L, N, K, e) if charges change from frame to frame.
+    Returns: (b, N, K, e), or (b, L, N, K, e) if charges change between frames.
     """
-    # (b, N, K), the nodes j; never N x N numbers where lists are shorter.
+    # (b, N, K), the nodes j; never an N x N array if neighbour lists are shorter.
     j = None if neighbours is None else neighbours[:, 0].clamp(min=0).cpu().numpy()
     edges = []
     for name, values in trajectories.attributes.items():
@@ -272,7 +272,7 @@ def _edges(
             edges.append(a if j is None else np.take_along_axis(a, j, axis=2))
     if "charge" in trajectories.frame_attributes:
         c = read.of(trajectories.frame_attributes["charge"])  # (b, L, N)
-        if read.observed is not None:  # in gaps, it has the charge that it had
+        if read.observed is not None:  # in gaps, a node keeps the charge that it had
             at = np.stack([newest_or_first(observed) for observed in read.observed])
             c = np.take_along_axis(c, at, axis=1)
         c_j = c[:, :, None, :]
@@ -285,7 +285,7 @@ def _edges(
 def _with_features(
     graph: SpacetimeGraph, trajectories: Trajectories, read: Frames
 ) -> SpacetimeGraph:
-    """Append the attributes of nodes to their speed."""
+    """Append node attributes to the speed."""
     attributes = [
         to_tensor(values[read.runs], graph.x.dtype)[:, None, :, None].expand(*graph.x.shape[:3], 1)
         for name, values in trajectories.attributes.items()
@@ -302,9 +302,9 @@ def _with_features(
 
 
 def attribute_names(trajectories: Trajectories) -> tuple[list[str], list[str]]:
-    """The names of a graph's features and of its edge attributes, in their order.
+    """The names of a graph's node features and of its edge attributes, in order.
 
-    The first feature of nodes that have attributes is their speed.
+    If nodes have attributes, their first feature is the speed.
     """
     constant, changing = trajectories.attributes, trajectories.frame_attributes
     nodes = [name for name, a in constant.items() if name != "charge" and len(a.shape) == 2]
@@ -319,7 +319,7 @@ def attribute_names(trajectories: Trajectories) -> tuple[list[str], list[str]]:
 
 
 def max_neighbours(nodes: int, radius: float | None, k: int | None) -> int:
-    """How many neighbours a node has at most, to plan memory; for a radius, a guess."""
+    """The maximum number of neighbours of a node, to plan memory; for a radius, a guess."""
     if radius is None and k is None:
         return nodes
     return min(nodes, k or 64)

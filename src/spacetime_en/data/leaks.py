@@ -1,4 +1,4 @@
-"""Leaks between splits: runs or windows that stand in two of them."""
+"""Leaks between splits: runs or windows that occur in two of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Trajectories
     from spacetime_en.data.windows import Windows
 
-REPEATED = 0.1  # the share that may be the same by chance: recordings hold some frames twice
+REPEATED = 0.1  # the fraction that may coincide by chance: recordings repeat some frames
 _PAIRS = (("train", "val"), ("train", "test"), ("val", "test"))
 _AT_ONCE = 1 << 24  # bytes read at a time
 
 
 def overlaps(splits: dict[str, Windows]) -> Iterable[str]:
-    """Yield a sentence for each two splits that share frames of a run."""
+    """Yield a sentence for each pair of splits that share frames of a run."""
     for a, b in _PAIRS:
         one, two = splits[a], splits[b]
         if not (hasattr(one, "cut") and hasattr(two, "cut")):
-            continue  # nobody knows where windows that somebody else has cut are from
+            continue  # the source of windows cut by the user is unknown
         if not _same_data(one.trajectories, two.trajectories):
             continue
         spans_1, spans_2 = one.spans(), two.spans()
@@ -34,8 +34,8 @@ def overlaps(splits: dict[str, Windows]) -> Iterable[str]:
 
 
 def copies(splits: dict[str, Windows]) -> Iterable[str]:
-    """Yield a sentence for each two splits with copied runs, or with many copied windows."""
-    # Of sets too large to be kept, one frame of each run is read.
+    """Yield a sentence for each pair of splits with copied runs, or with many copied windows."""
+    # In sets too large to keep in memory, one frame of each run is read.
     if all(windows.fits_in_memory for windows in splits.values()):
         chosen, columns = {k: np.arange(len(w)) for k, w in splits.items()}, slice(None)
     else:
@@ -69,7 +69,7 @@ def hashes(windows: Windows, index: NDArray[np.int64], columns: slice) -> NDArra
     Args:
         windows: any.
         index: which of them, (b,).
-        columns: which of their L + T frames count; the last T are the targets'.
+        columns: which of their L + T frames to include; the last T are the targets'.
     Returns: (b,); the hashes differ from process to process.
     """
     x = windows.trajectories.x
@@ -88,7 +88,7 @@ def _hashed(windows: Windows, index: NDArray[np.int64], columns: slice) -> list[
         frames = frames[:, columns]
         read = windows.trajectories.x[np.broadcast_to(runs[:, None], frames.shape), frames]
         return [hash(one.tobytes()) for one in read]
-    # Slots mean nothing: the same people are the same window in whatever order.
+    # Slots carry no meaning: the same people in any order are the same window.
     graph, target = windows.without_noise()[torch.from_numpy(index)]
     paths = torch.cat([graph.x, target.x], dim=1)[:, columns].transpose(1, 2).numpy()
     counts = windows.node_counts[index]

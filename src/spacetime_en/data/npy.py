@@ -21,7 +21,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Header:
-    """What a ``.npy`` file says of its array."""
+    """What the header of a ``.npy`` file says about its array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -29,19 +29,19 @@ class Header:
 
 
 def read_header(file: IO[bytes], length: int, where: object) -> Header:
-    """Read the header of an array of numbers, and nothing behind it.
+    """Read the header of an array of numbers, and nothing after it.
 
     Args:
         file: at its start.
         length: of the file, in bytes.
-        where: begins the error message.
+        where: used at the start of error messages.
     """
     try:
         version = np.lib.format.read_magic(file)
         if version not in _HEADERS:
             raise ValueError(f"version {version[0]}.{version[1]} is not known")
         shape, fortran_order, dtype = _HEADERS[version](file)
-    except Exception as error:  # (headers are Python's syntax, and damaged in many ways)
+    except Exception as error:  # (headers are Python syntax, and can be damaged in many ways)
         raise InputError(f"{where}: is no .npy file of an array ({reason(error)}).") from None
     if dtype.kind not in "biufc" or dtype.itemsize == 0:
         raise InputError(f"{where}: expected numbers, found values of type {dtype}.")
@@ -55,7 +55,7 @@ def read_header(file: IO[bytes], length: int, where: object) -> Header:
 
 
 def read_rest(file: IO[bytes], header: Header) -> NDArray[Any]:
-    """Read the array behind a header; the caller has checked that there is memory for it."""
+    """Read the array after a header; the caller has checked that it fits in memory."""
     array = np.empty(math.prod(header.shape), dtype=header.dtype)
     raw, done = array.view(np.uint8), 0
     while done < len(raw):

@@ -1,4 +1,4 @@
-"""Observations: who was seen where and when, one in each row, from one table or several."""
+"""Observations, one per row: which node was seen where and when, in one or several tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPLITS = {
 
 @dataclass(frozen=True)
 class Source:
-    """A table, the name of its recording, and its split if that is known."""
+    """A table, the name of its recording, and its split if known."""
 
     table: ColumnTable
     recording: str
@@ -33,22 +33,22 @@ class Source:
 
 @dataclass
 class Observations:
-    """M observations in any order; :func:`~spacetime_en.data.tracks.pack` uses them up.
+    """M observations in any order; consumed by :func:`~spacetime_en.data.tracks.pack`.
 
     Args:
         frame: its number or time, (M,).
         timed: whether `frame` is a time.
-        node: who was observed, (M,), an index into `nodes`.
-        nodes: their numbers, or names; each once.
+        node: which node was observed, (M,), an index into `nodes`.
+        nodes: their numbers or names, without duplicates.
         recording: (M,), an index into `recordings`.
         recordings: their names.
         splits: train, val or test of each recording, or None.
         positions: n arrays (M,); NaN or infinite where nothing was seen.
         velocities: n arrays (M,), or none.
         attributes: (M,) each, by name.
-        clock: the time of each row if `frame` is a number and the time is known as well, (M,).
+        clock: the time of each row, if `frame` is a number and the time is also known, (M,).
         columns: of the first table, by their meaning.
-        notes: what the user should know.
+        notes: messages for the user.
         starts: the first row of each source's table.
         tables: the tables.
     """
@@ -71,17 +71,17 @@ class Observations:
 
     @property
     def named(self) -> bool:
-        """Whether nodes have names, and not numbers."""
+        """Whether nodes have names rather than numbers."""
         return isinstance(self.nodes[0], str)
 
     def place(self, row: int) -> str:
-        """Where a row stands, for messages."""
+        """The position of a row, for messages."""
         i = bisect_right(self.starts, row) - 1
         return self.tables[i].place(row - self.starts[i])
 
 
 def split_name(word: str) -> str | None:
-    """train, val or test by the usual names of folders and labels; None for others."""
+    """train, val or test from the usual names of folders and labels; None for others."""
     return _SPLITS.get(word.strip().lower())
 
 
@@ -197,14 +197,14 @@ def _append(lists: list[list[Any]], arrays: Sequence[Any]) -> None:
 
 
 def _joined(pieces: list[Any]) -> NDArray[Any]:
-    """One array of all pieces, which are given up."""
+    """Concatenate the pieces, which are freed."""
     array: NDArray[Any] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     pieces.clear()
     return array
 
 
 def _merged(labels: list[Labels]) -> tuple[NDArray[np.int32], list[int] | list[str]]:
-    """Labels of several tables under one index; whole numbers are sorted."""
+    """Merge the labels of several tables under one index; integers are sorted."""
     every = [value for one in labels for value in one.values]
     numbers = whole_numbers(every)
     keys: list[Any] = [str(value) for value in every] if numbers is None else numbers
@@ -222,9 +222,9 @@ def _merged(labels: list[Labels]) -> tuple[NDArray[np.int32], list[int] | list[s
 def _recordings(
     sources: Sequence[Source], parts: _Parts
 ) -> tuple[NDArray[np.int32], list[str], list[str] | None]:
-    """Which recording each row belongs to, the names of all, and their splits.
+    """The recording of each row, the names of all recordings, and their splits.
 
-    Rows of different splits are never of one recording.
+    Rows in different splits never belong to the same recording.
     """
     codes: list[Any] = []
     names: list[str] = []

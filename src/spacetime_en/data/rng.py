@@ -1,12 +1,12 @@
-"""Counter-based random streams: what one key draws does not depend on any other."""
+"""Counter-based random streams: draws of one key are independent of all other keys."""
 
 import numpy as np
 
 
 class Streams:
-    """The generators ``Philox(key=[seed, i])`` for all i: one object that is set to each in turn.
+    """The generators ``Philox(key=[seed, i])`` for all i: one object, set to each in turn.
 
-    (Building a new one takes longer than all that a trajectory draws from it.)
+    (Constructing a new one takes longer than all the draws of a trajectory.)
 
     Args:
         seed: from 0 to 2^64 - 1.
@@ -18,7 +18,7 @@ class Streams:
         self._start = self._philox.state
 
     def at(self, i: int, counter: tuple[int, int, int, int] = (0, 0, 0, 0)) -> np.random.Generator:
-        """The stream of key i from `counter` on; it replaces the one returned before."""
+        """The stream of key i from `counter` on; it invalidates the one returned before."""
         self._start["state"]["key"][1] = i
         self._start["state"]["counter"][:] = counter
         self._philox.state = self._start

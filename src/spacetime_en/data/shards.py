@@ -1,9 +1,9 @@
 """A data set on disk: a folder of shards, each of plain ``.npy`` files and a ``meta.json``.
 
-NumPy maps such files into memory, so that a window is read without loading the rest, with no
-further package; a shard is written under a temporary name and renamed when it is whole, so that a
-folder without the temporary name is always complete. A cluster makes shards apart; together in one
-folder they are the data set, there is nothing to merge.
+NumPy memory-maps such files, so that a window is read without loading the rest, and without
+further dependencies. A shard is written under a temporary name and renamed once complete, so a
+shard under its final name is always complete. A cluster writes shards independently; together in
+one folder they are the data set, with no merging step.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from spacetime_en.data.trajectories import Trajectories
 
 META = "meta.json"
-SHARD_FORMAT = 2  # of a shard: 1 had no observed, ids and frame_attributes (nor a number, at first)
+SHARD_FORMAT = 2  # of a shard: 1 lacked observed, ids, frame_attributes (and at first this number)
 _STORED = {"observed": "|b1", "ids": "<i8"}  # all other arrays are of real numbers
 Step = Annotated[int, msgspec.Meta(ge=-MOST_STEPS, le=MOST_STEPS)]
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What the arrays of a shard mean; fields as in ``Trajectories``.
+    """The meaning of a shard's arrays; fields as in ``Trajectories``.
 
     Args:
         lengths: of this shard's runs; None: all have T frames.
@@ -70,12 +70,12 @@ class ShardMeta:
     """The contents of ``meta.json``.
 
     Args:
-        shard, shards: the number of this shard, and of all.
-        num: of trajectories in it.
-        arrays: their names, each a file; x and v are among them.
+        shard, shards: the index of this shard, and the number of shards.
+        num: number of trajectories in it.
+        arrays: their names, one file each; x and v are among them.
         checksum: see :func:`checksum`.
         statistics: of the data, such as the drift of a simulation.
-        spec: what the arrays mean.
+        spec: the meaning of the arrays.
         format: of the folder.
     """
 
@@ -90,7 +90,7 @@ class ShardMeta:
 
 
 class Concatenated:
-    """Memory-mapped arrays joined along their first axis; only what is asked for is read."""
+    """Memory-mapped arrays joined along their first axis; only what is indexed is read."""
 
     def __init__(self, parts: Sequence[NDArray[Any]]) -> None:
         self.parts = parts
@@ -102,7 +102,7 @@ class Concatenated:
         return int(self.shape[0])
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
-        """As NumPy would; ``a[rows]`` and ``a[rows, frames]`` read no more than they return."""
+        """Index as in NumPy; ``a[rows]`` and ``a[rows, frames]`` read no more than they return."""
         rows, *rest = index if isinstance(index, tuple) else (index,)
         if rows is Ellipsis or rows is None:
             return np.asarray(np.asarray(self)[index])
@@ -131,13 +131,13 @@ class Concatenated:
 
 
 class ShardWriter:
-    """Writes one shard piece by piece; it appears under its name only when it is whole.
+    """Writes one shard piece by piece; it appears under its name only once complete.
 
     Used as a context manager: ``with ShardWriter(...) as shard: shard.append(part)``.
 
     Args:
         folder: of the data set.
-        shard, shards: the number of this shard, and of all.
+        shard, shards: the index of this shard, and the number of shards.
         num: how many trajectories it will hold.
     """
 
@@ -193,7 +193,7 @@ class ShardWriter:
         self._stack.__exit__(kind, error, trace)
 
     def _finish(self) -> None:
-        """Write ``meta.json`` beside the arrays."""
+        """Write ``meta.json`` next to the arrays."""
         for file in self._files.values():
             file.close()
         assert self._spec is not None, "a shard without trajectories"
@@ -208,7 +208,7 @@ class ShardWriter:
             checksum(files, self._spec),
             self.statistics,
             self._spec,
-            # Older versions read what they know, and say that they do not know the rest.
+            # Older versions read what they know, and report that they do not know the rest.
             format=2 if self._spec.frame_attributes or "observed" in self._files else 1,
         )
         (self._folder / META).write_text(json.dumps(asdict(meta), indent=1), encoding="utf-8")
@@ -221,7 +221,7 @@ def shard_name(shard: int, shards: int) -> str:
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `target` if the block ends well, and vanishes if not."""
+    """A temporary folder that becomes `target` if the block succeeds, and is deleted otherwise."""
     with create_atomically(target) as folder:
         folder.mkdir()
         yield folder
@@ -240,13 +240,13 @@ def checksum(files: Iterable[Path], spec: Spec) -> str:
 
 
 def find_shards(folder: Path) -> list[Path]:
-    """The whole shards in a folder, in order."""
+    """The complete shards in a folder, in order."""
     named = re.compile(r"shard-[0-9]{5,}-of-[0-9]{5,}")
     return sorted(p for p in folder.glob("shard-*-of-*") if named.fullmatch(p.name) and p.is_dir())
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether all shards of a set are in a folder, by their names."""
+    """Whether a folder holds all shards of a set, judging by their names."""
     shards = find_shards(folder)
     return bool(shards) and len(shards) == int(shards[0].name.rsplit("-", 1)[1])
 
@@ -282,7 +282,7 @@ def read_meta(shard: Path) -> ShardMeta:
 
 
 def mapped(path: Path) -> NDArray[Any]:
-    """An array of a shard, mapped into memory: nothing is read before it is asked for."""
+    """A memory-mapped array of a shard: nothing is read before it is indexed."""
     with open_regular(path, inside=True) as file:
         header = read_header(file, path.stat().st_size, path)
         kinds = {"|b1": "booleans", "<i8": "whole numbers of 8 bytes, little-endian"}

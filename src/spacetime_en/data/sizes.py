@@ -1,4 +1,4 @@
-"""Batches of windows of like size: each is as wide as its largest, and the rest is padding."""
+"""Batches of windows of similar size, which reduces padding to each batch's largest window."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-POOL = 64  # batches whose windows are sorted together: more waste less, and mix windows less
+POOL = 64  # batches whose windows are sorted together: more waste less, but mix windows less
 
 
 def of_like_size(
     order: Tensor, counts: NDArray[np.int64], size: int, generator: torch.Generator
 ) -> Tensor:
-    """Change an order of windows so that batches hold windows of like size.
+    """Reorder windows so that each batch holds windows of similar size.
 
-    Windows are sorted among a few batches at a time, and the batches shuffled; so every epoch has
-    others. A last, smaller batch, too, holds windows of like size, of any.
+    Windows are sorted within groups of a few batches, and the batches shuffled, so batches differ
+    between epochs. The last, smaller batch also holds windows of similar size, whatever that is.
 
     Args:
         order: of windows, (W,).
@@ -37,7 +37,7 @@ def of_like_size(
 
 
 def share_of_padding(order: Tensor, counts: NDArray[np.int64], size: int) -> float:
-    """The share of places for nodes that stay empty, in batches of `size` in this order."""
+    """The fraction of node places that are padding in batches of `size` in this order."""
     batches = torch.from_numpy(np.ascontiguousarray(counts))[order].split(size)
     places = sum(len(batch) * int(batch.max()) for batch in batches)
     return 1 - float(counts.sum()) / places

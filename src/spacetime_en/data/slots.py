@@ -1,6 +1,6 @@
-"""Slots: places in the arrays of a recording that nodes have one after the other.
+"""Slots: places in the arrays of a recording, occupied by one node after another.
 
-A thousand people who pass through a scene, thirty at a time, need thirty places, not a thousand.
+A thousand people who pass through a scene, thirty at a time, need thirty slots, not a thousand.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from spacetime_en._util.errors import InputError
 if TYPE_CHECKING:
     from spacetime_en.data.trajectories import LazyArray
 
-NOBODY = -1  # the id of a slot that no node has
+NOBODY = -1  # the id in an empty slot
 
 
 def assign_slots(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give every node of a recording a slot of its own from its first to its last frame.
+    """Assign every node of a recording a slot from its first frame to its last.
 
-    Nodes are served by their first frame, then in their order, and take the lowest slot that is
-    free; so there are as many slots as nodes at the busiest time.
+    Nodes are processed by first frame, then by index, and take the lowest free slot; so there are
+    as many slots as nodes at the busiest time.
 
     Args:
-        first, last: frame in which each node is observed first and last, (P,).
+        first, last: frame in which each node is first and last observed, (P,).
     Returns: the slot of each node, (P,).
     """
     slots = np.empty(len(first), dtype=np.int64)
-    taken: list[tuple[int, int]] = []  # (last frame, slot), the soonest free first
+    taken: list[tuple[int, int]] = []  # (last frame, slot), a heap: first free on top
     free: list[int] = []
     for node in np.argsort(first, kind="stable").tolist():
         while taken and taken[0][0] < first[node]:
@@ -42,10 +42,10 @@ def assign_slots(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[n
 
 
 def check_ids(ids: LazyArray, observed: LazyArray) -> None:
-    """Refuse observations of nobody, and nodes that change their slot; reads run by run.
+    """Reject observations without a node, and nodes that change slots; reads run by run.
 
     Args:
-        ids: the node that has each slot in each frame, (R, T, N); :data:`NOBODY`: none.
+        ids: the node in each slot in each frame, (R, T, N); :data:`NOBODY`: none.
         observed: (R, T, N).
     """
     for run in range(len(ids)):

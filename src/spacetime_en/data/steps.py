@@ -1,4 +1,4 @@
-"""Target times in frame intervals after the last frame: one, or a path of several."""
+"""Target times in frame intervals after the last frame: one, or several along a path."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from spacetime_en._util.schema import shortened
 
 MOST_TARGETS = 10_000
 FURTHEST_TARGET = 2**53
-_NUMBER = r"[0-9]{1,15}(?:e[0-9])?"  # YAML takes 1e3 for text
-# 12, [1, 2, 4], or in words, as on the command line: "12", "1..12", "1,2,4".
+_NUMBER = r"[0-9]{1,15}(?:e[0-9])?"  # YAML reads 1e3 as text
+# 12, [1, 2, 4], or as text, as on the command line: "12", "1..12", "1,2,4".
 TargetSteps = int | tuple[int, ...] | str
 
 

@@ -1,7 +1,7 @@
 """Tables: named columns from text files, or from data frames and dictionaries in memory.
 
-A table is read column by column: numbers, times and labels. Text is read in chunks, so that what is
-held in memory is the columns that were asked for, and little more.
+A table is read column by column: numbers, times and labels. Text is read in chunks, so that little
+more than the requested columns is held in memory.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from spacetime_en.data.limits import check_memory
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".parquet")
 ColumnKind = Literal["number", "time", "label"]
 _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "<na>", "nat", "-", "?"))
-_CHUNK = 512  # rows; so few that Python's garbage collector never looks at them
-_CHUNKS = 100  # until memory is looked at again
+_CHUNK = 512  # rows; too few to trigger Python's garbage collector
+_CHUNKS = 100  # chunks between checks of the memory
 _MOST_COLUMNS = 1000
-_BLOCK = 1 << 20  # characters that are read at a time
+_BLOCK = 1 << 20  # characters per read
 _LONGEST_LABEL = 200
 _FIRST_LINES = 1000  # comments above a header
 
 
 @dataclass(frozen=True)
 class Labels:
-    """A column of names or of whole numbers.
+    """A column of names or of integers.
 
     Args:
-        codes: which of `values` each row has, (rows,).
-        values: each once.
+        codes: the index into `values` for each row, (rows,).
+        values: without duplicates.
     """
 
     codes: NDArray[np.int32]
@@ -57,12 +57,12 @@ ColumnValues = NDArray[np.float64] | Labels
 
 
 class ColumnTable(Protocol):
-    """Columns that are read when they are asked for.
+    """Columns that are read on demand.
 
     Attributes:
-        where: begins messages.
+        where: used at the start of messages.
         names: of the columns.
-        notes: what the user should know, such as a header that is not there.
+        notes: messages for the user, such as a missing header.
     """
 
     where: str
@@ -70,21 +70,21 @@ class ColumnTable(Protocol):
     notes: list[str]
 
     def read(self, kinds: Mapping[str, ColumnKind]) -> dict[str, Any]:
-        """Columns by name: numbers and times (rows,), NaN where there is none, and labels."""
+        """Columns by name: numbers and times (rows,), NaN where missing, and labels."""
         ...
 
     def place(self, row: int) -> str:
-        """Where a row stands, for messages."""
+        """The position of a row, for messages."""
         ...
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is a table, by its name; text may be packed (``.gz``)."""
+    """Whether a file is a table, by its name; text may be compressed (``.gz``)."""
     return path.name.lower().removesuffix(".gz").endswith(TABLE_ENDINGS)
 
 
 class _BadCellError(Exception):
-    """What is wrong with a cell: its row in the piece that was added, and a sentence."""
+    """What is wrong with a cell: its row in the piece that was added, and a message."""
 
     def __init__(self, row: int, what: str) -> None:
         super().__init__(what)
@@ -95,15 +95,16 @@ class _BadCellError(Exception):
 
 
 class TextTable:
-    """A text file with a row on each line: CSV, TSV, or columns with blanks between them.
+    """A text file with one row per line: CSV, TSV, or whitespace-separated columns.
 
-    The separator is found in the first line. A first line of numbers is no header: then four or
-    five columns are frame, id, x, y and z; others are called 1, 2, ... Lines that begin with # are
-    comments, but the last above numbers is their header if it has as many words.
+    The separator is inferred from the first line. A first line of numbers is not a header: four
+    or five columns are then frame, id, x, y and z; otherwise they are called 1, 2, ... Lines that
+    begin with # are comments, but the last one above numbers is their header if it has as many
+    words.
 
     Args:
-        path: of the file; ``.gz`` is unpacked while it is read.
-        inside: whether the user named a folder around it, see :func:`open_regular`.
+        path: of the file; ``.gz`` is decompressed while reading.
+        inside: whether the file is in a folder that the user named, see :func:`open_regular`.
     """
 
     def __init__(self, path: Path, *, inside: bool = False) -> None:
@@ -166,7 +167,7 @@ class TextTable:
                 raise InputError(f"{self.path}: cannot be read ({reason(error)}).") from None
 
     def _blocks(self, text: io.TextIOWrapper) -> Iterator[list[str]]:
-        """Lines, many at a time; a line without end is not read to the end."""
+        """Lines in blocks; an endless line is not read to its end."""
         rest = ""
         while block := text.read(_BLOCK):
             lines = (rest + block).split("\n")
@@ -177,7 +178,7 @@ class TextTable:
         yield [rest]
 
     def _rows(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        """The rows below the header; comments are empty rows."""
+        """The rows below the header; comments become empty rows."""
         rows = self._split("" if line.startswith("#") else line for line in lines)
         if self.header:
             next(filter(any, rows), None)
@@ -206,7 +207,7 @@ class TextTable:
         return {name: collector.finish() for name, collector in collectors.items()}
 
     def _even(self, chunk: list[list[str]]) -> list[list[str]]:
-        """Without empty rows; all others have as many words as there are columns."""
+        """Drop empty rows, and check that all others have as many words as there are columns."""
         width = len(self.names)
         if set(map(len, chunk)) == {width} and all(map(any, chunk)):
             return chunk
@@ -219,7 +220,7 @@ class TextTable:
         return chunk
 
     def place(self, row: int) -> str:
-        """The line of a row."""
+        """The line number of a row."""
         count = 0
 
         def counted(lines: Iterator[str]) -> Iterator[str]:
@@ -234,7 +235,7 @@ class TextTable:
 
 
 def _separator(line: str) -> str | None:
-    """What stands between the words of a first line: a tab, semicolon, comma, or blanks (None)."""
+    """The separator of a first line: a tab, semicolon, comma, or whitespace (None)."""
     candidates = [sign for sign in ("\t", ";", ",") if sign in line]
     for sign in (*candidates, None):
         words = line.split() if sign is None else next(csv.reader([line], delimiter=sign))
@@ -320,7 +321,7 @@ class _Times(_Numbers):
 
 
 class _Dates(dict[str, float]):
-    """Seconds since 1970 by the words of a date; those without a time zone are in UTC."""
+    """Seconds since 1970 by the text of a date; dates without a time zone are in UTC."""
 
     def __missing__(self, word: str) -> float:
         date = datetime.fromisoformat(word.strip())
@@ -354,7 +355,7 @@ class _Labelled:
 
 
 class _Index(dict[str, int]):
-    """Numbers words in the order in which they are met."""
+    """Numbers words in order of appearance."""
 
     def __missing__(self, word: str) -> int:
         self[word] = len(self)
@@ -375,15 +376,15 @@ class ArrayTable:
     """Columns in memory: a data frame, a dictionary of arrays, or a structured array.
 
     Args:
-        data: of pandas, polars, pyarrow or NumPy, or anything with names that gives columns.
-        where: begins messages.
+        data: of pandas, polars, pyarrow or NumPy, or anything that maps names to columns.
+        where: used at the start of messages.
     """
 
     def __init__(self, data: Any, where: str = "table") -> None:
         self.where = where
         self.notes: list[str] = []
         if any(name is not None for name in getattr(getattr(data, "index", None), "names", ())):
-            data = data.reset_index()  # of pandas: frames and ids may be the index
+            data = data.reset_index()  # for pandas: frames and ids may be the index
         if isinstance(data, Mapping):
             keys = list(data)
         elif isinstance(data, np.ndarray) and data.dtype.names:
@@ -407,7 +408,7 @@ class ArrayTable:
         for name, kind in kinds.items():
             try:
                 array = _as_array(self.data[self._keys[name]])
-            except Exception as error:  # (any class may have columns of its own)
+            except Exception as error:  # (any class may have its own columns)
                 raise InputError(f"{name}: cannot be made an array ({reason(error)}).") from None
             if array.ndim != 1:
                 raise InputError(f"{name}: expected one value in each row, found {array.shape}.")
@@ -449,13 +450,13 @@ def _as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
     made = np.asarray(values)
-    # Of numbers among texts NumPy makes texts; they stay what they are.
+    # NumPy would turn numbers mixed with texts into texts; keep them as they are.
     mixed = made.dtype.kind in "US" and not isinstance(values, np.ndarray)
     return np.asarray(values, dtype=object) if mixed else made
 
 
 def _labels(name: str, array: NDArray[Any]) -> Labels:
-    """Labels of an array of whole numbers or of texts, but not of both."""
+    """Labels of an array of integers or of texts, but not of both."""
     if array.dtype.kind == "f":
         if not np.isfinite(array).all():
             raise _BadCellError(int((~np.isfinite(array)).argmax()), f"{name}: is missing")
@@ -493,7 +494,7 @@ MOST_NUMBER = 2**53
 
 
 def whole_numbers(values: Sequence[Any]) -> list[int] | None:
-    """The labels as whole numbers from 0 on, or None if one of them is something else.
+    """The labels as integers from 0 on, or None if any of them is not one.
 
     Numbers may be written 1, 1.0 or 1.0e+00.
     """

@@ -1,4 +1,4 @@
-"""A task: windows split into training, validation and test, and checked for faults."""
+"""A task: windows split into training, validation and test, and checked for defects."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SPLITS = ("train", "val", "test")
 class Task:
     """Training, validation and test windows.
 
-    Targets from which nothing can be learned (see :func:`check_targets`) are refused, and so is a
-    trajectory, or a copy of it, in two splits. All windows take the origin of the training windows.
+    Targets from which nothing can be learned (see :func:`check_targets`) are rejected, and so is a
+    trajectory, or a copy of it, in two splits. All windows use the origin of the training windows.
 
     Args:
         name: of the task.
-        train, val, test: the windows: :class:`Windows`, or anything that has a length, and for
-            every number below it a pair (SpacetimeGraph, Forecast) with a batch of one.
-        audit: accept bad targets, to study bad data; everything made from the task then carries
-            ``label``.
+        train, val, test: the windows: :class:`Windows`, or any sequence whose items are pairs
+            (SpacetimeGraph, Forecast) with a batch of one.
+        audit: accept bad targets, to study bad data; everything derived from the task then
+            carries ``label``.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Task:
 
     @property
     def label(self) -> str:
-        """The name to print; it says if the task is only fit for an audit."""
+        """The display name, which says so if the task is only fit for an audit."""
         return f"{self.name} [AUDIT: {'; '.join(self.problems)}]" if self.problems else self.name
 
     @classmethod
@@ -96,26 +96,26 @@ class Task:
         audit: bool = False,
         **options: Any,
     ) -> Task:
-        """A task on any trajectories, in their order: 80 % train, 10 % validation, 10 % test.
+        """Build a task from any trajectories, in order: 80 % train, 10 % validation, 10 % test.
 
-        With at least ten runs the runs are split; with fewer, time is, and no window reaches over
-        a border. Where a tenth of the time is too short for a window, three runs or more are split
-        nevertheless, and of fewer, validation and test get as much time as two windows take, up to
-        a third each. Runs that have labels, ``meta["splits"]`` or `splits`, are split by these.
+        With at least ten runs, the runs are split; with fewer, time is, and no window crosses a
+        boundary. If a tenth of the time is too short for a window, three or more runs are split as
+        runs after all; with fewer, validation and test each get the time of two windows, up to a
+        third. Runs that have labels, ``meta["splits"]`` or `splits`, are split by these.
 
         Args:
             trajectories: the data.
-            length: number of frames of a window, L; None: as the frames suggest, see
-                :func:`suggest_windows`, and so for the next two.
+            length: number of frames of a window, L; None: suggested by the frames, see
+                :func:`suggest_windows`; likewise for the next two.
             stride: frame intervals from one frame of a window to the next.
             target_steps: frame intervals from the last frame of a window to its target, or to
                 several along a path: 12, 1..12 or 1,2,4.
-            frame_interval: the unit of stride and target_steps, in the steps that the data count;
-                None: the commonest gap between frames.
-            counts: numbers of runs in the three splits, in place of the shares.
-            splits: train, val or test for each run, in place of what the data say.
-            up: the direction against gravity, such as 0 0 1, in place of what the data say; models
-                with the option up read it.
+            frame_interval: the unit of stride and target_steps, in steps of the data; None: the
+                most common gap between frames.
+            counts: numbers of runs in the three splits, instead of fractions.
+            splits: train, val or test for each run, overriding those in the data.
+            up: the direction against gravity, such as 0 0 1, overriding that in the data; read by
+                models with the option up.
             options: further options of :class:`Windows`.
         """
         if up is not None:
@@ -127,7 +127,7 @@ class Task:
         by_time = counts is None and labels is None and num < 10
         interval = trajectories.frame_interval if frame_interval is None else frame_interval
         suggested = suggest_windows(trajectories, interval, share=0.1 if by_time else 1.0)
-        if not trajectories.measured_velocities:  # which are differences of two frames
+        if not trajectories.measured_velocities:  # these are differences of two frames
             suggested = (max(2, suggested[0]), *suggested[1:])
         length = suggested[0] if length is None else length
         stride = suggested[1] if stride is None else stride
@@ -167,10 +167,10 @@ class Task:
 def _shares_of_time(
     trajectories: Trajectories, needed: int, fixed: bool
 ) -> list[NDArray[np.int64]] | None:
-    """The first and last step of the three splits of time, (2,), or (R, 2) if runs differ.
+    """The first and last step of the three time splits, (2,), or (R, 2) if runs differ.
 
-    Validation and test are a tenth each; unless that is `fixed`, twice what a window needs if a
-    tenth is too short, up to a third. None: a window does not fit all the same.
+    Validation and test get a tenth each; unless that is `fixed`, twice what a window needs if a
+    tenth is too short, up to a third. None: a window still does not fit.
     """
     steps, lengths = trajectories.steps, trajectories.lengths
     first, last = steps[0], steps[-1] if lengths is None else steps[lengths - 1]
@@ -208,9 +208,9 @@ def suggest_windows(
 ) -> tuple[int, int, int]:
     """Length, stride and target_steps that fit the frames, counted in intervals of `interval`.
 
-    Evenly spaced frames and one far behind them (as :func:`simulate` makes): all of the former in,
-    the last out. Otherwise up to ten neighbouring frames in, the next one out, few enough for
-    several windows in the smallest `share` of the time.
+    Evenly spaced frames and one far after them (as from :func:`simulate`): the former are the
+    input, the last is the target. Otherwise up to ten consecutive frames in, the next one out, few
+    enough for several windows in the smallest `share` of the time.
     """
     steps = trajectories.steps
     if len(steps) < 2:
@@ -224,9 +224,9 @@ def suggest_windows(
 
 
 def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
-    """Yield a sentence for each fault of the targets.
+    """Yield a sentence for each defect of the targets.
 
-    Up to `most` windows, spread over all, are checked, without noise. Targets are bad if they hold
+    Up to `most` windows, spread evenly, are checked, without noise. Targets are bad if they contain
     NaN, are all zero or all the same, or if more than a few repeat a frame of their input.
     """
     N, n = windows.trajectories.x.shape[2:]
@@ -235,7 +235,7 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
     graph, target = windows.without_noise().sample(min(most, fits))
     mask = target.x.new_ones(target.x.shape[:3], dtype=torch.bool)
     mask = mask if target.mask is None else target.mask  # (W, T, N)
-    x, v = target.x[mask], target.v[mask]  # (what counts, n)
+    x, v = target.x[mask], target.v[mask]  # (entries in the mask, n)
     zero = torch.from_numpy(-windows.origin).to(x)  # what positions of 0 look like
     if not (x.isfinite().all() and v.isfinite().all()):
         yield "targets hold NaN or infinite values."
@@ -257,7 +257,7 @@ def check_targets(windows: Windows, most: int = 20_000) -> Iterable[str]:
 
 
 def _all_the_same(x: Tensor, mask: Tensor) -> bool:
-    """Whether targets x (W, T, N, n) are the same in all windows, wherever they count."""
+    """Whether targets x (W, T, N, n) are the same in all windows, wherever the mask is True."""
     if mask.all():
         return bool((x == x[:1]).all())
     counted = x[mask]
@@ -265,12 +265,12 @@ def _all_the_same(x: Tensor, mask: Tensor) -> bool:
 
 
 def _repeats(graph: SpacetimeGraph, x: Tensor, mask: Tensor) -> Tensor:
-    """Whether a target is a frame of its input over again, (W, T)."""
+    """Whether a target repeats a frame of its input, (W, T)."""
     repeated = torch.zeros(x.shape[:2], dtype=torch.bool)
     for frame in graph.x.unbind(1):
         same = (frame[:, None] == x).all(-1) | ~mask
         repeated |= same.all(-1)
-    if graph.observed is not None:  # few nodes, which may be at rest, and that gives nothing away
+    if graph.observed is not None:  # few nodes may be at rest, which leaks nothing
         moved = (graph.x != graph.x[:, -1:]).any(-1) & graph.observed
         repeated &= moved.flatten(1).any(1)[:, None]
     return repeated & mask.any(-1)

@@ -1,7 +1,7 @@
-"""From observations to trajectories: a grid of frames, and slots that nodes have in turn.
+"""From observations to trajectories: a grid of frames, and slots that nodes occupy in turn.
 
-Frames become rows of a grid: its step is the commonest gap between frame numbers, or between the
-times of a node's observations. Every observation goes to the nearest row.
+The grid's step is the most common gap between frame numbers, or between the times of a node's
+observations. Every observation goes to the nearest grid frame.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from spacetime_en.data.observations import Observations
     from spacetime_en.data.trajectories import LazyArray, Trajectories
 
-LONGEST_RECORDING = 1_500_000  # of a recording; the times of so many fit the facts of a data set
+LONGEST_RECORDING = 1_500_000  # frames; the times of this many fit the facts of a data set
 _AT_ONCE = 1 << 20  # rows
 _COMMON = 0.2  # the share of gaps above which a gap is no accident
-_OFF = 1e-3  # of a step: what is nearer to a frame is at it
+_OFF = 1e-3  # fraction of a step: an observation nearer to a frame is exactly at it
 
 
 def pack(
@@ -40,22 +40,22 @@ def pack(
 ) -> Trajectories:
     """Put observations on a grid of frames, and nodes into slots.
 
-    Nodes that are there in every frame of every recording stay where they are (no ``ids``); all
-    others have a slot from their first observation to their last. ``meta["notes"]`` says what was
-    understood.
+    If every node is observed in every frame of every recording, node i is slot i (no ``ids``);
+    otherwise a node has a slot from its first observation to its last. ``meta["notes"]`` says how
+    the data were understood.
 
     Args:
-        observations: used up, so that memory holds them once.
-        time_step: time from frame to frame of the grid; None: what the times say, else what makes
-            positions and velocities fit, else the frame numbers are times.
-        frame_step: frame numbers, or time, from frame to frame; None: the commonest.
-        interpolate: fill gaps of up to so many frames by straight lines.
+        observations: consumed, so that only one copy is in memory.
+        time_step: time between frames of the grid; None: from the times, else from fitting
+            positions to velocities, else the frame numbers are times.
+        frame_step: frame numbers, or time, between frames; None: the most common.
+        interpolate: fill gaps of up to this many frames by linear interpolation.
         meta: further entries.
     """
     from spacetime_en.data.trajectories import DIFFERENCES, Trajectories
 
     o = observations
-    grid = _find_grid(o, frame_step)  # of all rows: those without a position are frames, too
+    grid = _find_grid(o, frame_step)  # rows without a position also count as frames
     grid, kept = _drop_unseen(o, grid)
     _drop_velocities(o)
     _check_attributes(o, kept)
@@ -83,7 +83,7 @@ def pack(
     check_single_precision("v", v)
     constant, changing = _attributes(o, tracks, layout, fixed)
     if fixed:
-        for run, length in enumerate(grid.lengths.tolist()):  # the last frame fills up
+        for run, length in enumerate(grid.lengths.tolist()):  # the last frame is the padding
             x[run, length:] = x[run, length - 1]
     facts: dict[str, Any] = {
         "recordings": o.recordings,
@@ -113,13 +113,13 @@ def pack(
     )
 
 
-# --- what was seen --------------------------------------------------------------------------------
+# --- observed rows ------------------------------------------------------------------------------
 
 
 def _drop_unseen(o: Observations, grid: _Grid) -> tuple[_Grid, NDArray[np.int64] | None]:
-    """Leave out rows without a position, and recordings of nothing else.
+    """Drop rows without a position, and recordings with no other rows.
 
-    Returns: the grid of the recordings that are left, and the rows that are kept (None: all).
+    Returns: the grid of the remaining recordings, and the rows that are kept (None: all).
     """
     seen = np.isfinite(o.positions[0])
     for positions in o.positions[1:]:
@@ -153,7 +153,7 @@ def _row(kept: NDArray[np.int64] | None, row: int) -> int:
 
 
 def _drop_velocities(o: Observations) -> None:
-    """Without velocities in some rows, all are taken from differences."""
+    """If some rows lack velocities, take them all from differences."""
     bad = sum(int((~np.isfinite(velocities)).sum()) for velocities in o.velocities)
     if bad:
         o.notes.append(f"velocities: {bad:,} are missing; differences of positions are taken")
@@ -161,7 +161,7 @@ def _drop_velocities(o: Observations) -> None:
 
 
 def _check_attributes(o: Observations, kept: NDArray[np.int64] | None) -> None:
-    """Refuse observations without a number for an attribute."""
+    """Reject observations without a number for an attribute."""
     for name, values in o.attributes.items():
         missing = ~np.isfinite(values)
         if missing.any():
@@ -178,7 +178,7 @@ class _Grid:
     Args:
         first: frame number or time of each recording's first frame, (R,).
         step: from frame to frame.
-        whole: whether these are whole numbers.
+        whole: whether these are integers.
         lengths: number of frames of each recording, (R,).
     """
 
@@ -203,7 +203,7 @@ def _find_grid(o: Observations, given: float | None) -> _Grid:
         whole = whole and step == np.floor(step)
     elif whole:
         step = _commonest(_gaps(o.recording, o.frame))
-    else:  # the clocks of nodes may have nothing to do with each other
+    else:  # nodes' clocks may be unrelated
         step = _regular(_gaps(o.recording.astype(np.int64) * len(o.nodes) + o.node, o.frame))
     frames = np.rint((last - first) / step) + 1
     if frames.max() > LONGEST_RECORDING or np.abs(o.frame).max() > 2**53:
@@ -225,7 +225,7 @@ def _check_step(step: float) -> float:
 
 
 def _gaps(group: NDArray[Any], frame: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Positive differences between frames that follow each other in a group."""
+    """Positive differences between consecutive frames in a group."""
     order = np.lexsort((frame, group))
     gaps = np.diff(frame[order])
     gaps[np.diff(group[order]) != 0] = 0
@@ -233,7 +233,7 @@ def _gaps(group: NDArray[Any], frame: NDArray[np.float64]) -> NDArray[np.float64
 
 
 def _commonest(gaps: NDArray[np.float64]) -> float:
-    """The commonest gap, the smallest of equally common ones; 1 if there is none."""
+    """The most common gap, the smallest in case of a tie; 1 if there is none."""
     if len(gaps) == 0:
         return 1.0
     values, counts = np.unique(gaps, return_counts=True)
@@ -241,7 +241,7 @@ def _commonest(gaps: NDArray[np.float64]) -> float:
 
 
 def _regular(gaps: NDArray[np.float64]) -> float:
-    """The step of a clock that is read with errors, from gaps of one or several steps."""
+    """The step of a clock with jitter, from gaps of one or several steps."""
     if len(gaps) == 0:
         return 1.0
     typical = float(np.median(gaps))
@@ -262,13 +262,13 @@ class _Tracks:
     """Observations sorted by recording, node and frame: P tracks of M observations in all.
 
     Args:
-        cell: the frame of the grid of each observation, (M,).
+        cell: the grid frame of each observation, (M,).
         of: its track, (M,).
         start: where each track starts, (P,).
         recording, node, first, last: of each track, (P,).
-        backward: how many stand behind a later one of the same node.
-        moved: how many observations were not at a frame of the grid, and by how much at most.
-        dropped: how many were left out because another was nearer to the frame.
+        backward: how many rows come after a later one of the same node.
+        moved: how many observations were not at a grid frame, and by how much at most.
+        dropped: how many were dropped because another was nearer to the frame.
     """
 
     cell: NDArray[np.int32]
@@ -338,9 +338,9 @@ def _nearest(
     off: NDArray[np.float64],
     kept: NDArray[np.int64] | None,
 ) -> NDArray[np.bool_] | None:
-    """Which observations to keep, one for each key, the nearest to its frame; None: all.
+    """Mask of the observations to keep, the nearest to each frame; None: all.
 
-    Two of a node at the same time are refused.
+    Two observations of a node at the same time are an error.
     """
     same = key[1:] == key[:-1]
     if not same.any():
@@ -376,7 +376,7 @@ def _slots(tracks: _Tracks, recordings: int) -> NDArray[np.int64]:
 
 
 def _is_fixed(tracks: _Tracks, grid: _Grid, fill: _Gaps, o: Observations) -> bool:
-    """Whether every node is there in every frame of every recording."""
+    """Whether every node is observed in every frame of every recording."""
     everybody = len(tracks.start) == len(o.nodes) * len(o.recordings)
     there = len(tracks.cell) + len(fill.row)
     return everybody and there == len(o.nodes) * int(grid.lengths.sum())
@@ -389,8 +389,8 @@ class _Gaps:
     Args:
         row: the observation before, an index into those of the tracks.
         ahead: how many frames after it.
-        share: of the way to the next observation.
-        count, longest: of all gaps, those that are left as well.
+        share: fraction of the way to the next observation.
+        count, longest: of all gaps, including those that stay open.
     """
 
     row: NDArray[np.int64]
@@ -414,7 +414,7 @@ def _gaps_to_fill(tracks: _Tracks, interpolate: int) -> _Gaps:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where observations stand in arrays of all recordings, frames and slots.
+    """The places of observations in arrays of all recordings, frames and slots.
 
     Args:
         shape: (R, T, N).
@@ -427,7 +427,7 @@ class _Layout:
     fill: _Gaps
 
     def into(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of observations, counted through all recordings, frames and slots."""
+        """Flat indices of observations, over all recordings, frames and slots."""
         _, T, N = self.shape
         track = self.tracks.recording * (T * N) + self.slots
         places: NDArray[np.int64] = track[self.tracks.of[rows]] + self.tracks.cell[rows] * N
@@ -435,13 +435,14 @@ class _Layout:
 
     @cached_property
     def filled(self) -> NDArray[np.int64]:
-        """The places that are filled in."""
+        """Flat indices of the frames that are filled in."""
         return self.into(self.fill.row) + self.fill.ahead * self.shape[2]
 
     def write(self, values: NDArray[Any], out: NDArray[Any], until_next: bool = False) -> None:
-        """Write what belongs to the tracks' observations, (M,), to `out`, (R T N,).
+        """Write values of the tracks' observations, (M,), to `out`, (R T N,).
 
-        Between observations it changes in straight lines or, for `until_next`, is already the next.
+        Between observations they are interpolated linearly or, for `until_next`, are already the
+        next value.
         """
         for start in range(0, len(values), _AT_ONCE):
             rows = slice(start, start + _AT_ONCE)
@@ -457,7 +458,7 @@ class _Layout:
         return observed
 
     def ids(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of the node that has each slot, (R, T, N)."""
+        """The number of the node in each slot, (R, T, N)."""
         t, ids = self.tracks, np.full(self.shape, NOBODY, dtype=np.int64)
         for run, number, slot, first, last in zip(
             t.recording, numbers[t.node], self.slots, t.first, t.last, strict=True
@@ -489,12 +490,12 @@ def _attributes(
 def _time_of_a_step(
     o: Observations, grid: _Grid, tracks: _Tracks, given: float | None
 ) -> tuple[float, str | None]:
-    """The time from frame to frame, and where it comes from, if it was guessed."""
+    """The time between frames, and, if it was guessed, how."""
     if given is not None:
         return check_time_step(given), None
     if o.timed:
         return grid.step, None
-    inside = np.diff(tracks.of) == 0  # pairs of a node's observations that follow each other
+    inside = np.diff(tracks.of) == 0  # pairs of consecutive observations of a node
     steps = np.diff(tracks.cell)
     if o.clock is not None:
         ratios = (np.diff(o.clock) / np.maximum(steps, 1))[inside]
@@ -505,7 +506,7 @@ def _time_of_a_step(
         o.notes.append(f"{o.columns.clock}: tells no time between frames, and is not used")
     if o.velocities:
         moved, squared = 0.0, 0.0
-        with np.errstate(all="ignore"):  # what overflows is found with the values
+        with np.errstate(all="ignore"):  # overflow is caught when values are checked
             for positions, velocities in zip(o.positions, o.velocities, strict=True):
                 way = ((velocities[1:] + velocities[:-1]) / 2 * steps)[inside]
                 moved += float((np.diff(positions)[inside] * way).sum())
@@ -517,22 +518,22 @@ def _time_of_a_step(
 
 
 def _differences(along: NDArray[np.float64], tracks: _Tracks, dt: float) -> NDArray[np.float64]:
-    """Velocities of the tracks' observations, backward; the first takes the second's, (M,)."""
+    """Velocities of the tracks' observations, backward; the first copies the second's, (M,)."""
     rates = np.zeros(len(along))
-    with np.errstate(all="ignore"):  # what overflows is found with the values
+    with np.errstate(all="ignore"):  # overflow is caught when values are checked
         np.subtract(along[1:], along[:-1], out=rates[1:])
         times = (np.arange(tracks.last.max() + 1) * dt)[tracks.cell]
-        rates[1:] /= np.diff(times)  # (nonsense where a track starts)
+        rates[1:] /= np.diff(times)  # (meaningless where a track starts)
     single = tracks.first == tracks.last
     rates[tracks.start] = np.where(single, 0.0, rates[np.minimum(tracks.start + 1, len(along) - 1)])
     return rates
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- messages -----------------------------------------------------------------------------------
 
 
 def _in_words(o: Observations, grid: _Grid, tracks: _Tracks, layout: _Layout) -> list[str]:
-    """What was understood."""
+    """How the data were understood."""
     fill, slots = layout.fill, layout.shape[2]
     span = int((tracks.last - tracks.first + 1).sum())
     share = (len(tracks.cell) + len(fill.row)) / span
@@ -570,5 +571,5 @@ def _in_words(o: Observations, grid: _Grid, tracks: _Tracks, layout: _Layout) ->
 
 
 def _percent(share: float) -> str:
-    """A share that is 100 % only if nothing is missing."""
+    """Format a fraction as a percentage that is 100 % only if nothing is missing."""
     return "100 %" if share == 1 else f"{min(100 * share, 99.9):.1f} %"

@@ -47,11 +47,11 @@ from spacetime_en.data.valid import (
 )
 
 DIFFERENCES = "differences"  # meta["velocities"] where v was not measured
-FAR = 16  # spreads from 0: here float32 has lost four of its 24 bits
+FAR = 16  # spreads from 0: at this distance float32 has lost four of its 24 bits
 
 
 class LazyArray(Protocol):
-    """An array in memory, or on disk, where only what is indexed is read."""
+    """An array in memory or on disk, of which only what is indexed is read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -61,28 +61,28 @@ class LazyArray(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """Runs (recordings) of a system at the same times.
+    """Runs (recordings) of a system, all at the same times.
 
-    N is the number of nodes or, if they come and go, of slots: places that nodes have one after
-    the other, from their first observation to their last.
+    N is the number of nodes or, if they come and go, of slots: places that nodes occupy one after
+    another, each from its first observation to its last.
 
     Args:
         x: positions, (num, T, N, n); 0 where nothing was observed.
         v: velocities, (num, T, N, n); likewise.
-        steps: the number of time steps done at each frame, (T,), increasing whole numbers.
+        steps: the number of time steps done at each frame, (T,), increasing integers.
         times: the time of each frame, (T,).
         attributes: constants of nodes (num, N) or of pairs of nodes (num, N, N), by name:
             ``charge``, ``mass``, ``spring``, ...
-        meta: where the data come from: system, seed, scheme, units, version, ...
+        meta: the origin of the data: system, seed, scheme, units, version, ...
         box: periodic cell, (n, n) rows, or None.
         statistics: of the shards, such as the drift of a simulation.
         lengths: the number of frames of each run, (num,), if they differ: later frames are padding.
             None: all runs have T frames.
         observed: True where a node was observed, (num, T, N). None: everywhere.
-        ids: the number of the node that has each slot in each frame, (num, T, N), also in gaps
-            between its observations; -1: no node. None: slot i is node i throughout.
+        ids: the number of the node in each slot in each frame, (num, T, N), also in gaps between
+            its observations; -1: no node. None: slot i is node i throughout.
         frame_attributes: attributes of nodes that change from frame to frame, or that belong to
-            the node that has the slot, (num, T, N), by name.
+            the node in the slot, (num, T, N), by name.
     """
 
     x: LazyArray
@@ -93,7 +93,7 @@ class Trajectories:
     meta: dict[str, Any] = field(default_factory=dict)
     box: NDArray[np.float64] | None = None
     statistics: tuple[dict[str, Any], ...] = ()
-    checksums: tuple[str, ...] = ()  # of the shards, if it was opened from disk
+    checksums: tuple[str, ...] = ()  # of the shards, if opened from disk
     lengths: NDArray[np.int64] | None = None
     observed: LazyArray | None = None
     ids: LazyArray | None = None
@@ -114,18 +114,18 @@ class Trajectories:
 
     @property
     def measured_velocities(self) -> bool:
-        """Whether v was given, and not taken from differences of frames."""
+        """Whether v was given, rather than computed as differences of frames."""
         return self.meta.get("velocities") != DIFFERENCES
 
     @cached_property
     def frame_interval(self) -> int:
-        """The commonest gap between frames in ``steps``, the smallest of equally common ones."""
+        """The most common gap between frames in ``steps``, the smallest in case of a tie."""
         gaps, counts = np.unique(np.diff(self.steps), return_counts=True)
         return int(gaps[counts.argmax()]) if len(gaps) else 1
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything inside: of the shards' checksums, or of the arrays in memory."""
+        """A hash of all contents: of the shards' checksums, or of the arrays in memory."""
         names = [*self.attributes, self.measured_velocities, *self.frame_attributes]
         digest = hashlib.sha256(repr((self.checksums, names)).encode())
         if not self.checksums:
@@ -149,9 +149,9 @@ class Trajectories:
     def origin(self) -> NDArray[np.float64]:
         """The origin of the coordinates that models read, (n,); 0 on axes where data are near 0.
 
-        Positions may be measured in metres from the equator, of which single precision would keep
-        half a metre. One point serves the whole data set, so that a wall stays in its place from
-        window to window; it is a round number near the median of frames from all of the data.
+        Positions may be metres from the equator, which single precision resolves only to half a
+        metre. The whole data set shares one origin, so that a wall has the same coordinates in
+        every window; it is a round number near the median of frames from all of the data.
         """
         num, T, _, n = self.x.shape
         if self.observed is None:
@@ -169,7 +169,7 @@ class Trajectories:
         if len(x) == 0:
             return np.zeros(n)
         centre = np.median(x, axis=0)
-        # Medians, which zeros that stand for missing markers do not change.
+        # Medians, which are not affected by the zeros that stand for missing markers.
         spread = float(np.median(abs(x - centre), axis=0).max()) or float(abs(x - centre).max())
         unit = np.ldexp(0.5, np.frexp(spread)[1]) if spread else 1.0  # a power of two: exact
         return np.where(abs(centre) <= FAR * spread, 0.0, np.round(centre / unit) * unit)
@@ -194,22 +194,22 @@ class Trajectories:
         ids: Any = None,
         frame_attributes: dict[Any, Any] | None = None,
     ) -> Trajectories:
-        """From arrays.
+        """Build trajectories from arrays.
 
         Args:
             x: positions, (num, T, N, n), or (T, N, n) for a single run (and so for `v`,
                 `observed`, `ids` and `frame_attributes`).
             v: velocities of the same shape; None: differences of each node's own observations
-                (backward, the first takes the second's), in a box by the short way. Windows then
-                take differences of their own frames only.
-            times: (T,); None: the steps, times what makes x and v fit each other if v is given.
-            steps: (T,) whole numbers; None: 0, 1, ..., T - 1.
+                (backward, the first copies the second's), in a box by the minimum image convention.
+                Windows then take differences of their own frames only.
+            times: (T,); None: the steps, scaled, if v is given, so that x and v fit each other.
+            steps: (T,) integers; None: 0, 1, ..., T - 1.
             attributes: arrays (N,) or (num, N), or of pairs (num, N, N).
             box: edge lengths (n,), or cell vectors as rows (n, n).
             meta: anything worth keeping, such as units.
-            observed: (num, T, N), True where a node was observed; None: where x is not NaN, or, if
-                there are `ids`, where a node has the slot. All else that is given for places that
-                were not observed is left out.
+            observed: (num, T, N), True where a node was observed; None: where x is not NaN, or,
+                given `ids`, where a node has the slot. Values given for places that were not
+                observed are dropped.
             ids, frame_attributes: (num, T, N), see :class:`Trajectories`.
         """
         x = as_floats("x", x)
@@ -302,7 +302,7 @@ class Trajectories:
     def from_runs(
         cls, runs: Sequence[Any], *, time_step: Any = 1.0, **options: Any
     ) -> Trajectories:
-        """From runs of different lengths, whose velocities are differences of their frames.
+        """Build trajectories from runs of different lengths; velocities are differences of frames.
 
         Args:
             runs: positions of each, (T_r, N, n).
@@ -321,7 +321,7 @@ class Trajectories:
         lengths = np.array([len(a) for a in arrays])
         longest = int(lengths.max())
         check_memory(len(arrays) * longest * arrays[0][0].size, "runs, filled up to the longest,")
-        # The last frame fills up: finite, at rest, and never part of a window.
+        # The last frame is the padding: finite, at rest, and never part of a window.
         filled = [np.concatenate([a, np.repeat(a[-1:], longest - len(a), axis=0)]) for a in arrays]
         filled_up = cls.from_arrays(
             np.stack(filled), times=check_time_step(time_step) * np.arange(longest), **options
@@ -353,7 +353,7 @@ class Trajectories:
         meta: dict[Any, Any] | None = None,
         notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
     ) -> Trajectories:
-        """From a table with a row for each observation: frame or time, id, x, y, ...
+        """Build trajectories from a table with a row per observation: frame or time, id, x, y, ...
 
         Nodes may come and go. Columns are found by their usual names, or named here, see
         :class:`~spacetime_en.data.columns.Columns`.
@@ -363,12 +363,11 @@ class Trajectories:
                 text file; for all kinds of files, and for folders of them, use
                 :func:`spacetime_en.data.readers.read`.
             frame, time, id, positions, velocities, attributes, recording, split: names of columns.
-            time_step: time from frame to frame; None: what the table says, else frame numbers are
-                times.
-            frame_step: frame numbers, or time, from frame to frame; None: the commonest.
-            interpolate: fill gaps of up to so many frames by straight lines; 0: leave them.
+            time_step: time between frames; None: from the table, else frame numbers are times.
+            frame_step: frame numbers, or time, between frames; None: the most common.
+            interpolate: fill gaps of up to this many frames by linear interpolation; 0: leave them.
             meta: anything worth keeping, such as units.
-            notify: called with what was understood, line by line (``meta["notes"]``).
+            notify: called with how the data were understood, line by line (``meta["notes"]``).
         """
         from spacetime_en.data.columns import Columns
         from spacetime_en.data.observations import Source, gather
@@ -413,7 +412,7 @@ class Trajectories:
     @classmethod
     @checked
     def open(cls, folder: str | os.PathLike[str], *, verify: bool = False) -> Trajectories:
-        """Open a data set without reading it; `verify` compares its checksums, which reads all."""
+        """Open a data set lazily; `verify` compares its checksums, which reads everything."""
         folder = Path(folder)
         if folder.is_file():
             raise InputError(
@@ -480,7 +479,7 @@ class Trajectories:
 
 
 def _check_complete(folder: Path, metas: Sequence[ShardMeta]) -> None:
-    """Refuse a set of which shards are missing, or belong to another."""
+    """Reject a set with missing shards, or with shards of another set."""
     count, there = metas[0].shards, {meta.shard for meta in metas}
     if any(meta.shards != count for meta in metas) or max(there) >= count:
         raise InputError(f"{folder}: holds shards of several data sets; keep those of one.")
@@ -501,7 +500,7 @@ def _joined_lengths(metas: Sequence[ShardMeta]) -> NDArray[np.int64] | None:
 
 
 def _where_not_nan(x: NDArray[Any]) -> NDArray[np.bool_]:
-    """True where a node has a position, (num, T, N); it has all of it, or none."""
+    """True where a node has a position, (num, T, N): all of it, or none."""
     missing = np.isnan(x)
     observed: NDArray[np.bool_] = ~missing.any(-1)
     half = np.argwhere(~observed & ~missing.all(-1))

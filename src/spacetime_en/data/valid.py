@@ -1,6 +1,6 @@
-"""Check arrays that become trajectories: real and finite numbers whose shapes fit each other.
+"""Validate arrays that become trajectories: finite real numbers with consistent shapes.
 
-Everything passes here, whether it comes from a file, from a folder on disk or from Python.
+All data pass through here, whether from a file, from a folder on disk or from Python.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-SHORTEST = float(np.finfo(np.float32).tiny)  # and so no time between frames is below this
-MOST_STEPS = 2**53  # whole numbers up to it are exact wherever they go
-MOST_ATTRIBUTES = 500  # each is a file that is open while it is written
-PER_FRAME = ("run", "frame", "node")  # the axes of x, v and what changes with the frame
-RESERVED = ("x", "v", "observed", "ids")  # names that no attribute can have
-_AT_ONCE = 1 << 22  # numbers looked at in one piece: of a set on disk there may be billions
+SHORTEST = float(np.finfo(np.float32).tiny)  # hence no time between frames may be smaller
+MOST_STEPS = 2**53  # integers up to this are exact in float64
+MOST_ATTRIBUTES = 500  # each is a file that is kept open while written
+PER_FRAME = ("run", "frame", "node")  # the axes of x, v and per-frame attributes
+RESERVED = ("x", "v", "observed", "ids")  # names that attributes must not have
+_AT_ONCE = 1 << 22  # numbers checked at once: a set on disk may have billions
 
 
 def as_floats(name: str, value: Any, kinds: str = "iuf") -> Floats:
     """Convert `value` to an array of float64.
 
     Args:
-        name: begins the error message.
-        value: anything that NumPy makes an array of, in any byte order.
-        kinds: NumPy's letters for the types allowed: integers, unsigned ones, real numbers.
+        name: used at the start of the error message.
+        value: anything that NumPy can convert to an array, in any byte order.
+        kinds: NumPy's codes of the types allowed: signed and unsigned integers, real numbers.
     """
     if np.ma.is_masked(value):
         raise InputError(f"{name}: some values are masked; fill them in, or cut them out.")
     try:
         array = np.asarray(value)
-    except Exception as error:  # (anything may have an __array__ of its own)
+    except Exception as error:  # (anything may have its own __array__)
         raise InputError(f"{name}: cannot be made an array ({reason(error)}).") from None
     if array.dtype.kind not in kinds:
         raise InputError(f"{name}: expected real numbers, found values of type {array.dtype}.")
-    with np.errstate(over="ignore"):  # of long doubles
+    with np.errstate(over="ignore"):  # from long doubles
         return np.asarray(array, dtype=np.float64)
 
 
 def as_integers(name: str, value: Any) -> NDArray[np.int64]:
-    """Convert `value` to an array of whole numbers."""
+    """Convert `value` to an array of integers."""
     numbers = as_floats(name, value)
     if not (np.abs(numbers) <= MOST_STEPS).all():
         raise InputError(f"{name}: expected whole numbers up to 2^53, found {preview(numbers)}.")
@@ -78,12 +78,12 @@ def check_time_step(time_step: Any) -> float:
 def check_single_precision(
     name: str, values: LazyArray, axes: Sequence[str] = ("run", "node", "node")
 ) -> None:
-    """Refuse NaN, infinity, and numbers too large for single precision.
+    """Reject NaN, infinity, and numbers too large for single precision.
 
     Args:
         name: of the array.
-        values: of any shape, the first axis counts runs; read piece by piece.
-        axes: what they count; of arrays with four axes, :data:`PER_FRAME`.
+        values: of any shape, the first axis being runs; read piece by piece.
+        axes: the meaning of each axis; for arrays with four axes, :data:`PER_FRAME`.
     """
     rows = max(1, _AT_ONCE // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), rows):
@@ -104,7 +104,7 @@ def check_single_precision(
 
 
 def check_layout(t: Trajectories) -> None:
-    """Refuse names, shapes, steps, times, a box or lengths that do not fit; reads no data."""
+    """Reject inconsistent names, shapes, steps, times, box or lengths; reads no data."""
     arrays = {"x": t.x, "v": t.v, "steps": t.steps, "times": t.times}
     optional = {"box": t.box, "lengths": t.lengths, "observed": t.observed, "ids": t.ids}
     arrays |= {name: array for name, array in optional.items() if array is not None}
@@ -163,7 +163,7 @@ def check_layout(t: Trajectories) -> None:
 
 
 def check_times(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
-    """Refuse steps and times that do not tell T frames apart, in single precision as well."""
+    """Reject steps and times that do not distinguish T frames, also in single precision."""
     for name, value in (("steps", steps), ("times", times)):
         if value.shape != (T,) or not np.isfinite(value).all() or not (np.diff(value) > 0).all():
             raise InputError(f"{name}: expected {T} increasing numbers, found {preview(value)}.")
@@ -176,7 +176,7 @@ def check_times(steps: NDArray[Any], times: NDArray[Any], T: int) -> None:
 
 
 def check_box(box: NDArray[Any], n: int) -> None:
-    """Refuse a box that is not n finite cell vectors with a volume."""
+    """Reject a box that is not n finite cell vectors spanning a volume."""
     if box.shape != (n, n):
         raise InputError(
             f"box: expected {n} edge lengths or {n} cell vectors, found shape {box.shape}."
@@ -201,7 +201,7 @@ _TEXTS = ("velocities", "system", "scheme", "source", "length_unit", "time_unit"
 
 
 def _problems(meta: dict[str, Any], nodes: int, dims: int) -> Iterator[str]:
-    """Faults of the entries of ``meta`` that have a meaning; all others are free."""
+    """Invalid entries of ``meta`` among those that have a meaning; all others are free."""
     for key in meta:
         if not isinstance(key, str):
             yield f"expected names, found {shortened(key)}"

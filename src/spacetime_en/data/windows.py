@@ -1,4 +1,4 @@
-"""Cut trajectories into windows: L frames in, the states some time after the last of them out."""
+"""Cut trajectories into windows: L frames in, the states some time after the last one out."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import as_integers
 from spacetime_en.graph import Forecast, SpacetimeGraph
 
-_IN_MEMORY = 1 << 28  # bytes; windows that need no more are kept as tensors
-_AT_ONCE = 10_000  # windows that are read at a time
-_LOOKED_AT = 1 << 22  # slots of windows that are looked at, at a time
+_IN_MEMORY = 1 << 28  # bytes; smaller sets of windows are kept as tensors
+_AT_ONCE = 10_000  # windows read at a time
+_LOOKED_AT = 1 << 22  # slots of windows examined at a time
 Targets = Literal["observed", "clean", "zero"]
 
 
 class Digest(Protocol):
-    """A hash that is being computed, as of :mod:`hashlib`."""
+    """An incremental hash, as in :mod:`hashlib`."""
 
     def update(self, data: Any, /) -> None: ...
 
 
 class Windows:
-    """A data set of (SpacetimeGraph, Forecast) pairs; read on demand, kept if small.
+    """A data set of (SpacetimeGraph, Forecast) pairs; read on demand, kept in memory if small.
 
     ``windows[i]`` is a pair with a batch of one, ``windows[indices]`` a pair with a whole batch.
-    Charges become edge attributes c_i c_j, attributes of pairs edge attributes; any other
-    attribute of a node joins its speed as a feature. Positions are relative to ``origin``, which is
-    0 unless the data are far from it (:attr:`Trajectories.origin`); add it to forecasts.
+    Charges become edge attributes c_i c_j, and pair attributes edge attributes; any other node
+    attribute is a feature, along with the speed. Positions are relative to ``origin``, which is 0
+    unless the data are far from it (:attr:`Trajectories.origin`); add it to forecasts.
 
     Args:
         trajectories: the data to cut.
@@ -127,7 +127,7 @@ class Windows:
             f"{recorded[0]} to {recorded[-1]} (an interval is {interval}); use a smaller length, "
             "stride or target_steps."
         )
-        last = (length - 1) * stride  # (a number of any size)
+        last = (length - 1) * stride  # (an integer of any size)
         end = (last + self.target_steps[-1]) * interval
         if length >= len(recorded) or end > recorded[-1] - recorded[0]:
             raise no_window
@@ -152,7 +152,7 @@ class Windows:
     def _select(
         self, starts: NDArray[np.int64] | None, spans: NDArray[np.int64] | None
     ) -> NDArray[np.int64] | None:
-        """The windows asked for that lie inside their run and, of `spans` (R, 2), its steps."""
+        """The requested windows that lie inside their run and its steps in `spans` (R, 2)."""
         lengths = self.trajectories.lengths
         count, ends = len(self.cut), self.cut.ends
         if starts is None:
@@ -188,7 +188,7 @@ class Windows:
         return np.array(numbers)
 
     def _keep_populated(self, wanted: bool) -> None:
-        """Leave out windows with too few nodes or no target; an error, if they were `wanted`."""
+        """Drop windows with too few nodes or no target; an error, if they were `wanted`."""
         W, L, t = len(self), self.length, self.trajectories
         counts, aimed = np.empty(W, dtype=np.int64), np.empty(W, dtype=bool)
         at_once = max(1, _LOOKED_AT // t.x.shape[2])
@@ -229,11 +229,11 @@ class Windows:
 
     @property
     def ragged(self) -> bool:
-        """Whether windows have their own numbers of nodes, so that batches are padded."""
+        """Whether windows differ in their number of nodes, so that batches are padded."""
         return self.trajectories.ids is not None
 
     def padding(self, batch_size: int) -> float:
-        """The share of places for nodes that stay empty in batches of training."""
+        """The fraction of node places that are padding in training batches."""
         if not self.ragged:
             N = self.trajectories.x.shape[2]
             return 1 - float(self.node_counts.mean(dtype=float)) / N
@@ -244,7 +244,7 @@ class Windows:
 
     @property
     def fits_in_memory(self) -> bool:
-        """Whether all windows are small enough to be kept in memory once they are read."""
+        """Whether all windows are small enough to be kept in memory once read."""
         _, _, N, n = self.trajectories.x.shape
         N = int(self.node_counts.max()) if self.ragged else N
         pairs = sum(
@@ -258,7 +258,7 @@ class Windows:
 
     @cached_property
     def _loaded(self) -> tuple[SpacetimeGraph, Forecast]:
-        """All windows, read part by part, so that they are never twice in memory."""
+        """All windows, read in parts, so that memory never holds two copies."""
         count = len(self)
         if count <= _AT_ONCE or self.radius is not None:  # (lists as wide as the longest)
             return self._read(np.arange(count))
@@ -295,7 +295,7 @@ class Windows:
         return self.runs[inner // len(self.cut)]
 
     def ids_of(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The nodes of windows in their order, (b, N); -1: none, the place only fills up."""
+        """The nodes of windows in order, (b, N); -1: padding."""
         t, (runs, frames) = self.trajectories, self.locate(index)
         ids = np.arange(t.x.shape[2])
         if t.observed is None:
@@ -370,7 +370,7 @@ class Windows:
         out = np.empty((*steps.shape, 2, N, n))
         for b, run in enumerate(runs):
             for k, step in enumerate(steps[b]):
-                # Another counter than the trajectories' own draws, should the seeds be equal.
+                # A counter that the trajectories' draws do not use, in case the seeds are equal.
                 out[b, k] = streams.at(run, (0, 0, step, 1)).standard_normal((2, N, n))
         return np.asarray(np.sqrt(self.noise) * out)
 
@@ -415,11 +415,11 @@ class Windows:
 
 
 def rows_of(index: Any, length: int) -> NDArray[np.int64]:
-    """The rows from 0 to `length` - 1 that an index selects in NumPy, without listing all.
+    """The rows from 0 to `length` - 1 that a NumPy index selects, without listing them all.
 
     Args:
-        index: a whole number, a slice, whole numbers, or a mask (length,).
-        length: how many there are.
+        index: an integer, a slice, integers, or a mask (length,).
+        length: the number of rows.
     """
     if isinstance(index, slice):
         return np.arange(*index.indices(length))

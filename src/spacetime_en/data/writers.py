@@ -1,4 +1,4 @@
-"""Trajectories to files: ``open_writer(path, like)`` finds the format by the ending of the name.
+"""Write trajectories to files: ``open_writer(path, like)`` infers the format from the ending.
 
 | name | runs | attributes | nodes | needs |
 |---|---|---|---|---|
@@ -10,14 +10,14 @@
 :func:`open_forecasts` writes tables of forecasts: ``.csv``, ``.tsv``, ``.txt`` and ``.parquet``.
 
 Attributes and dimensions that :func:`spacetime_en.data.readers.read` would not give back are
-refused. It gives back all else, bit for bit, but for this:
+rejected. Everything else is read back bit for bit, except:
 
 - Only folders keep ``meta``; H5MD keeps the units in it. Folders and ``.npz`` keep the steps.
 - ASE's formats: species come back as ``atomic_number`` (X, which is 0, if there are none), masses
-  as the elements' own if there are none. The times are written, but to read them takes the option
+  as those of the elements if there are none. Times are written, but reading them takes the option
   ``time_step``. In xyz files ASE keeps eight decimals. Numbers are not converted to ASE's units.
-- Velocities that are only differences of frames are left out of files: the readers make them again,
-  and know that they were not measured.
+- Velocities that are only differences of frames are not written: the readers recompute them, and
+  record that they were not measured.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ _SEVERAL = "a folder (a name without ending) or .npz"
 
 
 class Writer:
-    """Takes trajectories part by part, whole runs in their order."""
+    """Takes trajectories part by part, in whole runs and in order."""
 
     def __init__(self, append: Append) -> None:
         self._append = append
         self.written = 0
 
     def append(self, part: Trajectories) -> None:
-        """Write further runs, of the same nodes, times, attributes and box as those before."""
+        """Write further runs, with the same nodes, times, attributes and box as those before."""
         self._append(part)
         self.written += len(part)
 
 
 @contextmanager
 def open_writer(path: str | os.PathLike[str], like: Trajectories) -> Iterator[Writer]:
-    """Write trajectories piece by piece; the file appears under its name only when it is whole.
+    """Write trajectories piece by piece; the file appears under its name only once complete.
 
     Memory: no more than the part that is being appended.
 
     Args:
-        path: what to write; its ending chooses the format, none is a folder.
+        path: what to write; its ending selects the format, no ending is a folder.
         like: trajectories with as many runs, and the same dimensions, attributes and units, as
-            will be written (times may be others). What the format cannot hold is refused at once,
-            and not after hours of work.
+            will be written (times may differ). What the format cannot hold is rejected at once,
+            not after hours of work.
     Yields: the writer; call its ``append`` until all runs are written.
     """
     target = Path(path)
@@ -93,7 +93,7 @@ def _folder(target: Path, like: Trajectories) -> Iterator[Append]:
 
 @contextmanager
 def _npz(target: Path, like: Trajectories) -> Iterator[Append]:
-    """A zip of ``.npy`` files, which wait beside it until they are whole."""
+    """A zip of ``.npy`` files, which are kept next to it until they are complete."""
     for name in ("times", "steps", "box"):
         if name in like.attributes:
             raise InputError(f"{target}: {name!r} cannot be an attribute in .npz; use a folder.")
@@ -131,7 +131,7 @@ def _h5md(target: Path, like: Trajectories) -> Iterator[Append]:
 
 
 def _write_h5md(file: Any, part: Trajectories) -> None:
-    """The one run of `part`, as the H5MD specification 1.1 has it."""
+    """Write the one run of `part` according to the H5MD specification 1.1."""
     from importlib.metadata import version
 
     file.create_group("h5md").attrs["version"] = [1, 1]
@@ -160,7 +160,7 @@ def _write_h5md(file: Any, part: Trajectories) -> None:
         if name == "position":
             element["step"], element["time"] = part.steps, part.times
             _set_unit(element["time"], time)
-        else:  # the same data sets under a second name
+        else:  # hard links to the same data sets
             element["step"], element["time"] = group["position/step"], group["position/time"]
     for name, attribute in part.attributes.items():
         group[name] = np.asarray(attribute[0], dtype=np.float64)
@@ -200,7 +200,7 @@ def _ase(target: Path, like: Trajectories) -> Iterator[Append]:
 
 @contextmanager
 def _atoms_file(file: Path) -> Iterator[Callable[[Any], Any]]:
-    """A function that writes one frame after the other."""
+    """A function that appends one frame."""
     if file.suffix.lower() == ".traj":
         with require("ase.io.trajectory", "ase").TrajectoryWriter(file) as binary:
             yield binary.write
@@ -234,7 +234,7 @@ class ForecastTable:
         ours = {"recording", f"last_{frame}", "spread"}
         if len(ours.union(self._heads)) < len(ours) + len(self._heads):
             plain = ["frame", "id", *axes, *(f"v{axis}" for axis in axes)]
-            self._heads = plain  # names of the user's would not tell columns apart
+            self._heads = plain  # the user's names would not distinguish the columns
         span = like.steps[-1] - like.steps[0]
         self._per_step = float((like.times[-1] - like.times[0]) / span) if T > 1 else 1.0
 
@@ -258,7 +258,7 @@ class ForecastTable:
             x, v: forecasts, (b, T, N, n).
             ids: number of each node, (b, N), as in ``Trajectories.ids``; None: 0, ..., N - 1.
             mask: which forecasts to write, (b, T, N); None: all.
-            spread: as of a ``Forecast``, (b, T, N); None: the model says none, of any batch.
+            spread: as in ``Forecast``, (b, T, N); None: the model gives none, for any batch.
         """
         b, T, N, n = x.shape
         seen = np.ones((b, T, N), dtype=bool) if mask is None else mask
@@ -291,7 +291,7 @@ class ForecastTable:
 
 
 def _entries(meta: dict[str, Any], key: str, count: int | None = None) -> list[Any]:
-    """A list in `meta`, or an empty one if it is not there or does not fit."""
+    """A list in `meta`, or an empty one if it is missing or does not fit."""
     found = meta.get(key)
     fits = isinstance(found, list) and (count is None or len(found) == count)
     return list(found) if fits and found is not None else []
@@ -299,11 +299,11 @@ def _entries(meta: dict[str, Any], key: str, count: int | None = None) -> list[A
 
 @contextmanager
 def open_forecasts(path: str | os.PathLike[str], like: Trajectories) -> Iterator[ForecastTable]:
-    """Write forecasts as a table of the kind that the data came from, batch by batch.
+    """Write forecasts as a table of the same kind as the data, batch by batch.
 
-    Its columns are the recording (of several), the last frame that was seen, the frame that is
-    forecast, the id, positions, velocities, and the spread of models that say one; frames, ids and
-    names are the user's own. The file appears under its name only when it is whole.
+    Its columns are the recording (if there are several), the last input frame, the frame that is
+    forecast, the id, positions, velocities, and the spread if the model gives one; frames, ids and
+    names are those of the user. The file appears under its name only once complete.
 
     Args:
         path: ``.csv``, ``.tsv`` or ``.txt`` (with tabs), or ``.parquet`` (the extra ``parquet``).
@@ -362,7 +362,7 @@ _BY_ENDING: dict[str, Callable[[Path, Trajectories], AbstractContextManager[Appe
 
 
 def _check_holds(target: Path, like: Trajectories, supported: tuple[str, ...]) -> None:
-    """Refuse several runs, and attributes that the format's reader does not know."""
+    """Reject several runs, and attributes that the format's reader does not know."""
     if len(like) != 1:
         use = _SEVERAL if like.lengths is None else "a folder (a name without ending)"
         raise InputError(
@@ -377,7 +377,7 @@ def _check_holds(target: Path, like: Trajectories, supported: tuple[str, ...]) -
 
 
 def _check_stays(target: Path, like: Trajectories, gaps: bool = True) -> None:
-    """Refuse nodes that come and go, or only those that are missing in some frames."""
+    """Reject nodes that come and go, or (with `gaps`) that are missing in some frames."""
     for what, found in (
         ("nodes that come and go", like.ids is not None),
         ("attributes that change", bool(like.frame_attributes)),
@@ -388,7 +388,7 @@ def _check_stays(target: Path, like: Trajectories, gaps: bool = True) -> None:
 
 
 def _check_atoms(target: Path, like: Trajectories, number: str, elements: int) -> None:
-    """Refuse what cannot be atoms, and lengths of which an xyz file would keep few digits."""
+    """Reject what cannot be atoms, and lengths of which an xyz file would keep few digits."""
     kind = f"{target}: a {target.suffix} file"
     if like.x.shape[-1] != 3:
         n = like.x.shape[-1]

@@ -1,8 +1,8 @@
-"""Results for people: figures, animations, tables, the demo.
+"""Presentation of results: figures, animations, tables, the demo.
 
-``scene`` is a motion with forecasts for it, ``drawing`` draws it, ``animation`` shows it in motion,
-``plots`` has the other figures, ``tables`` prints to a terminal, ``demo`` trains and compares three
-small models. Imports runs and every room below.
+``scene`` is a motion with forecasts for it, ``drawing`` draws it, ``animation`` animates it,
+``plots`` has the other figures, ``tables`` prints to a terminal, ``demo`` trains and compares a few
+small models. Imports runs and every subpackage below.
 """
 
 from lazy_loader import attach_stub

@@ -1,4 +1,4 @@
-"""Animations of forecasts beside the true motion, as GIF, MP4 or an HTML page."""
+"""Animations of forecasts along with the true motion, as GIF, MP4 or an HTML page."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from spacetime_en.report.scene import Positions, Scene, asset, html_page, scenes
 ANIMATION_ENDINGS = (".gif", ".mp4", ".html")
 STILLS = (".png", ".svg", ".pdf")  # see plot_scene
 MOST_FRAMES = 100_000
-MOST_FORCES = 10**9  # computed to show a motion between frames; it takes seconds
-SLIDING = 20  # consecutive windows of one run that are enough for an animation of their targets
+MOST_FORCES = 10**9  # forces to compute to fill in the motion between frames; it takes seconds
+SLIDING = 20  # consecutive windows of one run that suffice for an animation of their targets
 
 
 @checked
 def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, frames: int) -> Scene:
     """The scene around a test window, to be animated.
 
-    If the window's run has many windows, as a recording does, they are shown one after the other:
-    each frame has the paths forecast from it, from the given window on; or, if there is one target
-    time, the forecast for it, along the whole run. Otherwise it is :func:`window_scene`. Positions
-    are relative to the task's origin.
+    If the window's run has many windows, as a recording does, they are shown in sequence: each
+    frame has the paths forecast from it, starting with the given window; or, with a single target
+    time, the forecast for that frame, along the whole run. Otherwise it is :func:`window_scene`.
+    Positions are relative to the task's origin.
 
     Args:
-        models: by the name to show.
+        models: by display name.
         task: the task whose test windows are used.
         window: the index of the test window.
         frames: the maximum number of frames, not counting the observed ones.
@@ -66,7 +66,7 @@ def make_scene(models: Mapping[str, Forecaster], task: Task, window: Count, fram
         windows.target_steps,
         frame_interval=windows.frame_interval,
         runs=np.array([run]),
-        # (Of a run that is split by time, the part that is the test's.)
+        # (In a run that is split by time, the test part.)
         steps=(int(t.steps[windows.cut.first[0]]), int(t.steps[windows.cut.ends[-1]])),
         noise=windows.noise,
         noise_seed=windows.noise_seed,
@@ -94,10 +94,10 @@ def window_scene(
 ) -> Scene:
     """The scene of one test window: its observed frames, the motion to its targets, forecasts.
 
-    Simulated data are simulated again, to show the motion between the frames.
+    Simulated data are re-simulated to show the motion between the frames.
 
     Args:
-        models: by the name to show.
+        models: by display name.
         task: the task whose test windows are used.
         window: the index of the test window.
         frames: the maximum number of frames, not counting the observed ones.
@@ -105,7 +105,7 @@ def window_scene(
     windows = task.test
     _check(windows, window)
     title = f"{task.label}, test window {window}"
-    if isinstance(windows, GivenWindows):  # of which nothing else is known
+    if isinstance(windows, GivenWindows):  # about which nothing else is known
         graph, target = windows[window]
         made = {name: forecast_in_double(model, graph) for name, model in models.items()}
         return scenes_of(graph, target, made, [title])[0]
@@ -150,7 +150,7 @@ def _recording(
     forecasts = {}
     for name, model in models.items():
         paths = _forecasts(model, windows, chosen, nodes)  # (b, T, P, n)
-        if t.box is not None:  # the periodic images that the paths of the scene lead to
+        if t.box is not None:  # the periodic images that continue the scene's paths
             start, _ = windows[torch.from_numpy(chosen)]
             paths = paths + (x[last - first] - start.unwrapped_x()[:, -1].double().numpy())[:, None]
         steps = t.steps[last].tolist()
@@ -210,7 +210,7 @@ def _simulated(
 
 
 def _simulated_again(t: Trajectories, run: int, steps: NDArray[np.int64]) -> Positions | None:
-    """Positions of a run at some steps, (T, N, n); None if its data were not simulated so."""
+    """Re-simulate a run at some steps, (T, N, n); None if its data were not simulated so."""
     system, _, N, n = system_of(t), *t.x.shape[1:]
     if system is None or int(steps[-1]) * N * N > MOST_FORCES:
         return None
@@ -218,7 +218,7 @@ def _simulated_again(t: Trajectories, run: int, steps: NDArray[np.int64]) -> Pos
     shard = run, said["num"]
     try:
         simulated = simulate(system, nodes=N, dims=n, save=steps.tolist(), shard=shard, **said)
-    except InputError:  # the data's account of themselves cannot be right
+    except InputError:  # the metadata cannot be right
         return None
     kept, at, there = np.intersect1d(steps, t.steps, return_indices=True)
     x: Positions = np.asarray(simulated.x[0], dtype=float)
@@ -228,7 +228,7 @@ def _simulated_again(t: Trajectories, run: int, steps: NDArray[np.int64]) -> Pos
 def _tracks(
     t: Trajectories, run: int, first: int, stop: int, origin: NDArray[np.float64]
 ) -> tuple[Positions, NDArray[np.int64]]:
-    """The paths of all nodes of a run that are there at the frames from `first` to `stop`.
+    """The paths of all nodes of a run that are present in the frames from `first` to `stop`.
 
     Returns: positions (K, P, n), NaN where a node was not observed, and the ids of the nodes (P,).
     """
@@ -255,7 +255,7 @@ def _tracks(
 def _forecasts(
     model: Forecaster, windows: Windows, which: NDArray[np.int64], nodes: NDArray[np.int64]
 ) -> Positions:
-    """The forecast positions for some windows, (b, T, P, n); NaN for nodes that they lack.
+    """The forecast positions for some windows, (b, T, P, n); NaN for nodes not in the window.
 
     Args:
         nodes: the ids of the nodes, in order, (P,).
@@ -288,7 +288,7 @@ def _in_space(x: Any, t: Trajectories) -> Positions:
 
 
 def _look(t: Trajectories, run: int) -> dict[str, Any]:
-    """How the nodes of a run are drawn: dimensions, unit, charges, bones."""
+    """Drawing options for the nodes of a run: dimensions, unit, charges, bones."""
     charge = t.attributes.get("charge")
     return {
         "dims": 2 if t.x.shape[-1] < 3 else 3,
@@ -310,7 +310,7 @@ def animate(
     Args:
         scene: what to show.
         out: the file, which must not exist yet.
-        fps: frames per second of a GIF or MP4; None: as many as let it last eight seconds, 5 to 20.
+        fps: frames per second of a GIF or MP4; None: such that it lasts eight seconds, 5 to 20.
         progress: called with the number of frames drawn since the last call.
     """
     kind = out.suffix.lower()
@@ -332,17 +332,17 @@ def animate(
             part.write_text(html_page(asset("animation.html"), "", script, data), "utf-8")
         else:
             try:
-                with silenced("matplotlib.animation"):  # which repeats what ffmpeg says
+                with silenced("matplotlib.animation"):  # which repeats ffmpeg's message
                     _film(scene, part, fps, progress)
             except subprocess.CalledProcessError as error:
                 lines = str(error.stderr or "").strip().splitlines() or ["it does not say why"]
-                why = lines[-1].rpartition("] ")[2]  # (after the address of a part of ffmpeg's)
+                why = lines[-1].rpartition("] ")[2]  # (strip the address of ffmpeg's component)
                 raise InputError(f"{out}: ffmpeg could not write it ({why}).") from None
     return out
 
 
 def _film(scene: Scene, path: Path, fps: int, progress: Callable[[int], None] | None) -> None:
-    # Here and not above: scenes are drawn in browsers, too, which need no matplotlib.
+    # Not imported above: scenes are also used in browsers, without matplotlib.
     from matplotlib.animation import FFMpegWriter, PillowWriter
 
     from spacetime_en.report.drawing import add_legend, draw_frame, figure_for
@@ -355,7 +355,7 @@ def _film(scene: Scene, path: Path, fps: int, progress: Callable[[int], None] | 
         steps = scene.steps[scene.frames].tolist()
         draw_frame(axes, scene, steps[0])
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout of the first frame: nothing jumps
+        figure.set_layout_engine("none")  # keep the first frame's layout: nothing jumps
         for step in steps:
             draw_frame(axes, scene, step)
             writer.grab_frame()

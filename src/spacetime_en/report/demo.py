@@ -43,10 +43,10 @@ HEAD = ("model", "parameters", "position", "median", "p90", "velocity", "rotatio
 
 @one_thread()
 def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str, dict[str, Any]]:
-    """Train small models, ours and the paper's, print a table of their errors, draw forecasts.
+    """Train small models, ours and the paper's; print a table of errors; draw forecasts.
 
     Args:
-        out: folder for the runs and the figures; finished runs are not trained again.
+        out: folder for the runs and the figures; finished runs are not repeated.
         seed: of the weights and the order of the windows.
         steps: number of training steps of each model.
     Returns: the evaluation report of each model.
@@ -57,7 +57,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
         if name not in ours and not name.startswith("."):
             raise InputError(f"{out}: holds {name}; choose another folder for the demo.")
     first = out / next(iter(DEMO_MODELS))
-    if not (first / FACTS_FILE).exists():  # existing figures are not the demo's
+    if not (first / FACTS_FILE).exists():  # existing figures are not from the demo
         for name in PICTURES:
             refuse_existing(out / name)
     terminal.print(
@@ -105,7 +105,7 @@ def run_demo(out: Path, seed: int, steps: int = TRAINING.steps or 0) -> dict[str
 def draw_forecasts(
     models: Mapping[str, Forecaster], task: Task, windows: Sequence[int], path: Path
 ) -> Path:
-    """Draw test windows, a row each, with the forecasts of the models, a column each."""
+    """Draw test windows, one per row, with the models' forecasts, one per column."""
     scenes = []
     for window in windows:
         whole = window_scene(models, task, window)
@@ -122,7 +122,7 @@ def _cells(report: dict[str, Any]) -> list[str]:
 
 
 def _typical(evaluation: Evaluation, count: int = 2) -> list[int]:
-    """The test windows whose errors are about the median, not the luckiest ones."""
+    """Test windows with errors near the median, rather than the luckiest ones."""
     order = evaluation.errors["model"].position.argsort()
     middle = len(order) // 2
     return [int(row) for row in order[middle : middle + count]]

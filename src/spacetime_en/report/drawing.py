@@ -1,8 +1,8 @@
-"""Scenes drawn with matplotlib, with one look for films, stills and panels.
+"""Scenes drawn with matplotlib, in one style for animations, stills and panels.
 
-What was observed is dark, a dot with a tail; the truth is a broad grey line that ends in a dot;
-forecasts are dashed, in the colour of their model, and end in a ring. Of bodies there are bones in
-place of the lines. Pictures are mostly seen at half their size, and drawn for that.
+Observations are dark, a dot with a tail; the truth is a broad grey line that ends in a dot;
+forecasts are dashed, in the colour of their model, and end in a ring. Bodies are drawn as bones
+instead of lines. Sizes are chosen for pictures that are shown at half scale.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ROOM = 1.2  # inches above and below the scene, for title, axis and legend
 
 
 def plot_scene(scene: Scene, path: Path) -> Path:
-    """Draw a still picture: observed tails, true futures and forecast paths, at once.
+    """Draw a still picture: observed tails, true futures and forecast paths together.
 
     Args:
-        scene: what to draw; of forecasts from many steps, those from the first.
+        scene: what to draw; if forecasts start at many steps, those from the first.
         path: of the picture, such as .png, .svg or .pdf; its folder is created.
     Returns: `path`.
     """
@@ -50,7 +50,7 @@ def plot_forecasts(
     """Draw windows, one panel each, with their targets and the models' forecasts.
 
     Args:
-        graph: the windows; of more than three dimensions, the first three are drawn.
+        graph: the windows; in more than three dimensions, the first three are drawn.
         target: the true future.
         forecasts: by the name of the model.
         path: of the picture; its folder is created.
@@ -61,10 +61,10 @@ def plot_forecasts(
 
 
 def plot_trajectories(task: Task, path: Path) -> Path:
-    """Draw six test windows: observed frames, and the way to their targets.
+    """Draw six test windows: observed frames, and the paths to their targets.
 
     Args:
-        task: the task; of more than three dimensions, the first three are drawn.
+        task: the task; in more than three dimensions, the first three are drawn.
         path: of the picture; its folder is created.
     Returns: `path`.
     """
@@ -82,7 +82,7 @@ def plot_trajectories(task: Task, path: Path) -> Path:
 def draw_panels(scenes: Sequence[Scene], columns: int, width: float) -> Figure:
     """A figure of stills, each `width` inches wide, with one legend.
 
-    Particles in space are seen from the side from which their motion covers most.
+    Particles in 3-D are seen along the direction in which their motion extends least.
     """
     turned = [scene.from_the_side() is not scene for scene in scenes]
     scenes = [scene.from_the_side() for scene in scenes]
@@ -96,14 +96,14 @@ def draw_panels(scenes: Sequence[Scene], columns: int, width: float) -> Figure:
         axes: Any = figure.add_subplot(rows, columns, place, projection=projection)
         draw_still(axes, scene)
         axes.set_title(escape(scene.title), fontsize=TEXT)
-        if turned[place - 1]:  # these axes have no names
+        if turned[place - 1]:  # rotated axes have no names
             axes.set(xlabel=escape(scene.unit), ylabel="")
     add_legend(figure, list(dict.fromkeys(name for s in scenes for name in s.forecasts)))
     return figure
 
 
 def figure_for(scene: Scene) -> tuple[Figure, Any]:
-    """A figure with axes for a scene: as wide and high as the scene is."""
+    """A figure with axes for a scene, in the scene's aspect ratio."""
     if scene.dims == 3:
         figure = new_figure(6, 6)
         return figure, figure.add_subplot(projection="3d")
@@ -121,7 +121,7 @@ def draw_still(axes: Any, scene: Scene) -> None:
 
 
 def draw_frame(axes: Any, scene: Scene, step: int) -> None:
-    """Draw a scene at a step, with what has happened until then."""
+    """Draw a scene at a step, with everything up to then."""
     axes.clear()
     if scene.moving and len(scene.ahead) > 1:
         _draw_from(axes, scene, step)
@@ -141,7 +141,7 @@ def add_legend(figure: Figure, models: Sequence[str]) -> None:
     ]
     axes: Any = figure.axes[0]
     longest = max(len(name) for name, _ in lines)
-    # Made of lines that are not drawn: the axes may be cleared, and may lack some of the nodes.
+    # Built from proxy lines: the axes may be cleared, and may lack some of the nodes.
     handles = [type(axes).plot(axes, *[[np.nan]] * _dims(axes), **style)[0] for _, style in lines]
     figure.legend(
         handles,
@@ -155,13 +155,13 @@ def add_legend(figure: Figure, models: Sequence[str]) -> None:
 
 
 def _draw_from(axes: Any, scene: Scene, step: int) -> None:
-    """The past of a step, the true future, and the paths forecast from it."""
+    """Draw the past of a step, the true future, and the paths forecast from it."""
     now, future = scene.at(step), scene.future(step)
     if scene.bones:
         _bones(axes, now, scene, **OBSERVED)
         _bones(axes, future[-1], scene, **TRUTH)
     else:
-        future = future[:, np.isfinite(now).all(-1)]  # of those who are there now
+        future = future[:, np.isfinite(now).all(-1)]  # of nodes that are present now
         _lines(axes, future, **TRUTH)
         _dots(axes, _ends(future), color=GREY, s=36)
         _lines(axes, scene.past(step), **OBSERVED)
@@ -173,7 +173,7 @@ def _draw_from(axes: Any, scene: Scene, step: int) -> None:
 
 
 def _draw_until(axes: Any, scene: Scene, step: int) -> None:
-    """What was observed, what has happened since, and what was forecast for it."""
+    """Draw the observed past, the motion since then, and the forecasts for it."""
     now = scene.at(step)
     if scene.bones:
         _bones(axes, now, scene, **(TRUTH if scene.moving or step > scene.observed else OBSERVED))
@@ -191,12 +191,12 @@ def _draw_until(axes: Any, scene: Scene, step: int) -> None:
 
 
 def _forecast(axes: Any, path: Positions, scene: Scene, place: int) -> None:
-    """A path of forecasts, (K, N, 3), dashed, with rings at its end."""
+    """Draw a path of forecasts, (K, N, 3), dashed, with rings at its end."""
     style = _forecast_style(place)
     if scene.bones:
         _bones(axes, path[-1], scene, **style)
         return
-    # A node without a start had no forecast: its dashes would come from nowhere.
+    # A node without a start had no forecast: its dashes would start nowhere.
     path = path[:, np.isfinite(path[0]).all(-1)]
     _lines(axes, path, **style)
     ring = {"facecolors": "none", "edgecolors": style["color"], "linewidths": 2.0}
@@ -208,7 +208,7 @@ def _forecast_style(place: int) -> dict[str, Any]:
 
 
 def _lines(axes: Any, paths: Positions, **style: Any) -> None:
-    """One line for each node of (K, N, 3), in one stroke: NaN lifts the pen."""
+    """Draw one line for each node of (K, N, 3) in a single call: NaN breaks the line."""
     if len(paths) > 1:
         gap = np.full_like(paths[:1], np.nan)
         points = np.concatenate([paths, gap]).swapaxes(0, 1).reshape(-1, 3)
@@ -216,14 +216,14 @@ def _lines(axes: Any, paths: Positions, **style: Any) -> None:
 
 
 def _dots(axes: Any, x: Positions, **style: Any) -> None:
-    """A dot for each node of (N, 3) that is there."""
+    """Draw a dot for each node of (N, 3) that is present."""
     there = x[np.isfinite(x).all(-1)]
-    flat = {"depthshade": False} if _dims(axes) == 3 else {}  # what is far is no fainter
+    flat = {"depthshade": False} if _dims(axes) == 3 else {}  # distant dots are not fainter
     axes.scatter(*there.T[: _dims(axes)], **{"zorder": 3, **flat, **style})
 
 
 def _ends(paths: Positions) -> Positions:
-    """Where each node of (K, N, 3) was last, (N, 3); NaN if that was at the beginning."""
+    """The last position of each node of (K, N, 3), (N, 3); NaN if that is its first."""
     there = np.asarray(np.isfinite(paths).all(-1))
     last = len(paths) - 1 - there[::-1].argmax(0)
     ends = paths[last, np.arange(len(last))]
@@ -240,7 +240,7 @@ def _dims(axes: Any) -> int:
 
 
 def _sides(size: Positions) -> Positions:
-    """The sides of the drawn box, (3,): with a margin, and none much shorter than the longest."""
+    """The sides of the axes box, (3,): with a margin, and none much shorter than the longest."""
     longest = float(size.max()) or 1.0
     return np.asarray(np.maximum(size + 0.1 * longest, FLATTEST * longest))
 

@@ -1,4 +1,4 @@
-"""What all figures have in common, and those that show no scene, drawn with matplotlib."""
+"""Code shared by all figures, and the figures that show no scene, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from spacetime_en._util.files import make_folder, write_atomically
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.testing import Model
 
-# Okabe and Ito's palette: told apart by all readers.
+# Okabe and Ito's palette, safe for colour-blind readers.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A900"]
-MARKERS = "oXDPv^"  # of models
+MARKERS = "oXDPv^"  # one per model
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that needs no display."""
+    """An empty figure, size in inches, that needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def model_colour(place: int) -> str:
-    """The colour of a model, by its place among those shown."""
+    """The colour of a model, by its position among those shown."""
     return COLOURS[place % len(COLOURS)]
 
 
 def escape(name: str) -> str:
-    """A name for matplotlib to show literally: a ``$`` begins no formula."""
+    """Escape a name so that matplotlib shows it literally: ``$`` starts no formula."""
     return printable(name).replace("$", r"\$")
 
 
@@ -57,11 +57,11 @@ def save_figure(figure: Figure, path: Path, **options: Any) -> Path:
 
 
 def plot_error_against_time(rows: Mapping[str, Mapping[str, Any]], path: Path) -> Path:
-    """Draw how the mean distance from the truth grows with time, a line for each forecast.
+    """Plot how the mean distance from the truth grows with time, one line per forecast.
 
     Args:
-        rows: for each forecast, by name, ``error_against_time`` of the report of an evaluation; the
-            first one stands out.
+        rows: for each forecast, by name, ``error_against_time`` of an evaluation report; the first
+            one is highlighted.
         path: of the picture; its folder is created.
     Returns: `path`.
     """
@@ -95,10 +95,10 @@ def plot_error_against_time(rows: Mapping[str, Mapping[str, Any]], path: Path) -
 
 
 def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path) -> Path:
-    """Draw that forecasting and rotating commute, for the first graph of the batch (3-D).
+    """Show that forecasting and rotating commute, for the first graph of the batch (3-D).
 
     Left: the window and its forecast. Right: the rotated window, its forecast (dots), and the
-    left forecast rotated (rings): the dots lie in the rings.
+    rotated left forecast (rings): the dots should lie in the rings.
 
     Args:
         model: any callable from graph to forecast.
@@ -122,7 +122,7 @@ def plot_equivariance(model: Model, graph: SpacetimeGraph, q: Tensor, path: Path
 
 
 def _draw(axes: Any, graph: SpacetimeGraph, dots: Forecast, rings: Forecast | None) -> None:
-    """Observed frames as a line that ends in a square, the forecast as dots in `rings`."""
+    """Draw observed frames as a line ending in a square, and the forecast as dots in `rings`."""
     for node in range(graph.x.shape[2]):
         colour = COLOURS[node % len(COLOURS)]
         past = graph.x[0, :, node].numpy()

@@ -23,11 +23,11 @@ Positions = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scene:
-    """A true trajectory and the forecasts for it; NaN where a node is not there.
+    """A true trajectory and the forecasts for it; NaN where a node is not present.
 
-    Forecasts from one step are followed from that step on. With forecasts from many steps, the
-    scene is about the present: each frame shows the paths that were forecast from it, or, if they
-    are of a single time, what was forecast for it.
+    Forecasts from one step are followed from that step on. With forecasts from many steps, each
+    frame shows the current state with the paths forecast from it, or, for a single target time,
+    with what was forecast for it.
 
     Args:
         title: shown above it.
@@ -41,7 +41,7 @@ class Scene:
         charge: of the nodes, (N,), or None.
         bones: pairs of nodes to connect.
         follow: whether the view follows the nodes; otherwise it shows their whole path.
-        start: the last step seen, of a scene that nobody has forecast.
+        start: the last observed step, for a scene without forecasts.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Scene:
 
     @cached_property
     def starts(self) -> list[int]:
-        """The steps that forecasts were made from, in order."""
+        """The steps from which forecasts were made, in order."""
         return sorted({start for paths in self.forecasts.values() for start in paths})
 
     @property
@@ -69,14 +69,14 @@ class Scene:
 
     @property
     def observed(self) -> int:
-        """The last step that the models had seen; of many forecasts, that of the first."""
+        """The last step that the models had seen; with many forecasts, that of the first."""
         if self.starts:
             return self.starts[0]
         return int(self.steps[-1]) if self.start is None else self.start
 
     @property
     def frames(self) -> NDArray[np.int64]:
-        """The frames to show, of those in `steps`: paths are forecast from each of them."""
+        """The frames to show, of those in `steps`: with paths, those they are forecast from."""
         if not self.moving or len(self.ahead) == 1:
             return np.arange(len(self.steps))
         first, last = self.starts[0], self.starts[-1]
@@ -95,7 +95,7 @@ class Scene:
         return frame
 
     def past(self, step: int) -> Positions:
-        """The true positions at `step` and before, as far as a tail reaches, (K, N, 3)."""
+        """The true positions up to `step`, as far back as the tail reaches, (K, N, 3)."""
         first = int(self.steps[0]) if self.tail is None else step - self.tail
         return self._between(first, step)
 
@@ -107,10 +107,10 @@ class Scene:
         return np.asarray(self.x[(self.steps >= first) & (self.steps <= last)])
 
     def forecast_at(self, name: str, step: int) -> Positions | None:
-        """The path of a model's forecast that is shown at a step, (K, N, 3); None: there is none.
+        """The path of a model's forecast that is shown at a step, (K, N, 3); None if there is none.
 
-        From one step, the path up to now, linearly interpolated; from many, the path from now on,
-        or the one forecast for now.
+        With forecasts from one step: the path up to now, linearly interpolated; from many: the path
+        from now on, or the one forecast for now.
         """
         paths = self.forecasts[name]
         if self.moving and len(self.ahead) == 1:
@@ -123,7 +123,7 @@ class Scene:
             return None
         times = np.array([start, *(start + self.ahead)])
         path = np.concatenate([self.at(start)[None], paths[start]])
-        known = np.isfinite(path).any((1, 2))  # (a model may know some of the times only)
+        known = np.isfinite(path).any((1, 2))  # (a model may know only some of the times)
         times, path = times[known], path[known]
         if step > times[-1]:
             return None
@@ -132,9 +132,9 @@ class Scene:
         return np.concatenate([path[:k], path[k - 1 : k] + share * (path[k] - path[k - 1])])
 
     def limits(self) -> tuple[Positions, Positions]:
-        """The lowest and the highest coordinates of what is true, (3,) each.
+        """The lowest and the highest true coordinates, (3,) each.
 
-        Forecasts widen them by up to a half: one that is far off does not shrink all others.
+        Forecasts widen them by at most a half, so that an outlier does not shrink everything else.
         """
         true = self.x.reshape(-1, 3)
         low, high = np.nanmin(true, axis=0), np.nanmax(true, axis=0)
@@ -150,9 +150,9 @@ class Scene:
         )
 
     def from_the_side(self) -> Scene:
-        """Particles in space as seen from where their true motion covers most, in the plane.
+        """Project a 3-D scene of particles onto the plane in which its true motion extends most.
 
-        Scenes in the plane, and bodies, which stand upright, are left as they are.
+        Planar scenes, and bodies, which stand upright, are left as they are.
         """
         if self.dims == 2 or self.bones:
             return self
@@ -168,7 +168,7 @@ class Scene:
         return replace(self, x=self.x @ axes.T, forecasts=turned, dims=2)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, rounded to what can be seen; null where a node is not there."""
+        """Plain numbers, rounded to visible precision; null where a node is not present."""
         low, high = self.limits()
         extent = max(float((high - low).max()), 1e-300)
         digits = 4 - math.floor(math.log10(extent))
@@ -207,10 +207,10 @@ def scenes_of(
     forecasts: Mapping[str, Forecast],
     titles: Sequence[str],
 ) -> list[Scene]:
-    """The scenes of windows, from nothing but what models read and what they forecast.
+    """The scenes of windows, from nothing but the models' inputs and forecasts.
 
     Args:
-        graph: the windows; of more than three dimensions, the first three are shown.
+        graph: the windows; in more than three dimensions, the first three are shown.
         target: the true futures.
         forecasts: by the name of the model.
         titles: of the windows.
@@ -253,10 +253,10 @@ def html_page(template: str, style: str, script: str, data: Mapping[str, Any]) -
 
     Args:
         template: HTML with placeholders for the other parts.
-        style, script: of this page, beside those shared by all pages.
+        style, script: of this page, in addition to those shared by all pages.
         data: read by the script.
     """
-    # "</" could end a script element and "<!--" hide its end; in JSON the escape is the same text.
+    # "</" could end a script element and "<!--" hide its end; in JSON the escape is equivalent.
     text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return (
         template.replace("<!--SPACE-->", asset("space.html"))

@@ -1,8 +1,8 @@
 """The paper's experiments, with true targets: ``spacetime reproduce``.
 
-A plan for the engine in ``compare``: ``plan`` lists the experiments, ``experiment`` makes jobs of
-them, ``columns``, ``tables``, ``curves``, ``scenes`` and ``figures`` present the results,
-``report`` writes them. Imports compare and every room below.
+A plan for the engine in ``compare``: ``plan`` lists the experiments, ``experiment`` turns them into
+jobs, ``columns``, ``tables``, ``curves``, ``scenes`` and ``figures`` present the results,
+``report`` writes them. Imports compare and every subpackage below.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def reproduce(
     """
     chosen = list(tables) or list(AUDITABLE if zero else TABLES)
     for name in chosen:
-        table(name, SCALES[scale], zero)  # refuses unknown names before anything runs
+        table(name, SCALES[scale], zero)  # rejects unknown names before anything runs
     planned = plan(chosen, SCALES[scale], zero, only)
     jobs = [PaperJob(experiment, SCALES[scale]) for experiment in planned]
     failed = carry_out_all(jobs, out, "reproduction", workers).failed

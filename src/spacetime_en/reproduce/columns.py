@@ -1,4 +1,4 @@
-"""The columns of tables: which number of a result each shows, and how seeds are aggregated."""
+"""Table columns: which number of a result each shows, and how seeds are aggregated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def mean_and_deviation(values: Sequence[float]) -> Cell:
 
 
 def _mean(show: Callable[[float], str]) -> Callable[[Sequence[float]], Cell]:
-    """The mean over seeds, printed by `show`."""
+    """The mean over seeds, formatted by `show`."""
 
     def cell(values: Sequence[float]) -> Cell:
         mean = statistics.fmean(values)
@@ -42,7 +42,7 @@ def _minutes(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: the number that it takes from a result, and how it aggregates seeds.
+    """A column: the number it takes from a result, and how it aggregates seeds.
 
     Args:
         head: the column's heading.
@@ -68,7 +68,7 @@ def _error(
     def read(result: Result, who: str) -> float | None:
         report = result[where]
         errors = (report if where == "test" and who == "model" else report[who])[kind]
-        if key not in errors:  # (results older than standard errors)
+        if key not in errors:  # (results from before standard errors were stored)
             return None
         value = errors[key]
         return math.inf if value is None else float(value)  # JSON has no infinity
@@ -90,7 +90,7 @@ def _equivariance_error(result: Result) -> float:
 
 
 def _errors(where: str, head: str) -> tuple[Column, ...]:
-    """Means with their standard errors over windows, the median and the 90th percentile."""
+    """Means with their standard errors over windows, medians and 90th percentiles."""
     of_windows = _mean(lambda value: number(value, 2))
     return (
         _error(head, "position_mse", "mean", where),

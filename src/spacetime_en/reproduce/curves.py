@@ -56,7 +56,7 @@ def _parameters() -> Panel:
     for model in BASELINES:
         counts = []
         for nodes in SIZES:
-            with torch.device("meta"):  # counts need no memory
+            with torch.device("meta"):  # parameter counts need no memory
                 built = build_model(MODELS[model].preset, nodes=nodes)
             counts.append(float(sum(p.numel() for p in built.parameters())))
         curves.append(Curve(MODELS[model].label, [float(n) for n in SIZES], counts))

@@ -31,7 +31,7 @@ from spacetime_en.reproduce.published import centroid_variance
 from spacetime_en.runs.config import Config
 from spacetime_en.runs.run import environment
 
-SHOWN = 8  # the first test windows, whose forecasts are kept: not a choice of lucky ones
+SHOWN = 8  # test windows whose forecasts are kept: the first ones, not selected
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class PaperJob(Job):
 
 
 def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result | None:
-    """The result of an experiment, or None; refused if its settings are not the plan's.
+    """The result of an experiment, or None; an error if its settings differ from the plan's.
 
-    Of an experiment whose trials are missing, or chose another learning rate since, it may be at
-    any rate: :func:`has_chosen_rate` tells.
+    If the experiment's trials are missing, or have since chosen another learning rate, the result
+    may be at any rate: see :func:`has_chosen_rate`.
     """
     result = read_result(folder, experiment.name)
     if result is None and experiment.rate is not None and not experiment.trial:
@@ -82,7 +82,7 @@ def checked_result(folder: Path, experiment: Experiment, scale: Scale) -> Result
 
 
 def _same_training(folder: Path, experiment: Experiment, scale: Scale) -> Result | None:
-    """The result of the experiment without a given rate, if it came out at this one."""
+    """The result of the same experiment without a given rate, if it was run at this one."""
     result = read_result(folder, dataclasses.replace(experiment, rate=None).name)
     same = result is not None and made_with(result, experiment.config(scale, None))
     return result if same else None
@@ -115,10 +115,10 @@ def carry_out(experiment: Experiment, scale: Scale, folder: Path, tell: Tell) ->
         experiment: what to carry out.
         scale: the size of data and training budget.
         folder: of all results; trainings go to its subfolder ``runs``.
-        tell: called with the fraction of the work that is done and a short status.
+        tell: called with the fraction of the work done and a short status.
     """
     if (known := final_result(folder, experiment, scale)) is not None:
-        return known  # the trials that were missing have confirmed its rate
+        return known  # the missing trials have now confirmed its rate
     tell(0.0, "data")
     candidates = rates(experiment, scale, folder)
     config = experiment.config(scale, candidates[0])

@@ -17,10 +17,10 @@ from spacetime_en.runs.config import Config
 from spacetime_en.training.settings import PAPER, TrainingSettings, preset_defaults
 
 ScaleName = Literal["quick", "cpu", "paper"]
-H = 10_000  # the paper's: steps of its simulation from the last frame to the target
-STEPS = 10  # of the simulation from one frame to the next, a frame interval
-# On targets as far away as the true ones the paper's networks blow up on single batches, while they
-# are young: |x_i - x_j|^2 feeds the next layer, six times over. Such steps are left out.
+H = 10_000  # simulation steps from the last frame to the target, as in the paper
+STEPS = 10  # simulation steps between frames, a frame interval
+# On targets as distant as the true ones, the paper's networks blow up on single batches early in
+# training: |x_i - x_j|^2 feeds the next layer, six times over. Such steps are skipped.
 SKIP = 20
 HORIZONS = (100, 1_000, 3_000, H)
 
@@ -42,7 +42,7 @@ class ComparedModel:
     trains: bool = True
 
 
-# Models beyond the paper, trained with the settings of their presets: a line for each.
+# Models beyond the paper, trained with the settings of their presets: one line each.
 BEYOND = {
     "set-flow": ComparedModel("SET-Flow", "set-flow"),
     "set-2": ComparedModel("SET-2", "set-2"),
@@ -84,12 +84,12 @@ ABLATION = tuple(
 
 @dataclass(frozen=True)
 class Data:
-    """A task of the paper: so many particles, so far ahead, with noise or without.
+    """A task of the paper: number of particles, horizon, with or without noise.
 
     Args:
         nodes: N.
-        steps_ahead: steps of the simulation from the last frame to the target.
-        noisy: noise of variance 0.5 on all that is observed, targets included.
+        steps_ahead: simulation steps from the last frame to the target.
+        noisy: noise of variance 0.5 on all observations, targets included.
         zero: the audit's targets, all zero.
     """
 
@@ -100,13 +100,13 @@ class Data:
 
     @property
     def name(self) -> str:
-        """Short, for names of files."""
+        """A short name, for file names."""
         words = [f"n{self.nodes}", f"h{self.steps_ahead}"]
         return "-".join(words + ["noisy"] * self.noisy + ["zero"] * self.zero)
 
     @property
     def title(self) -> str:
-        """For readers."""
+        """A title for readers."""
         return f"N = {self.nodes}, H = {self.steps_ahead:,}" + ", noisy" * self.noisy
 
     def task(self, scale: Scale) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Scale:
         search: training settings of a learning-rate trial.
         linear: training settings of the linear model, which has only three parameters.
         validate_every: steps between validations at N = 5, by model; a quarter of it for larger N.
-        size: model settings, of the models that have them, for smaller ones.
+        size: settings for smaller models, for the models that have them.
     """
 
     name: ScaleName
@@ -290,7 +290,7 @@ def _of(data: Sequence[Data], models: Iterable[str], seeds: Sequence[int]) -> It
 
 def _baselines(scale: Scale) -> Iterator[Experiment]:
     yield from _of([Data()], BASELINES, scale.seeds)
-    if scale.rates:  # the paper's rates, too, beside the chosen ones
+    if scale.rates:  # the paper's rates, too, along with the chosen ones
         for model in BASELINES:
             yield Experiment(Data(), model, scale.seeds[0], PAPER[MODELS[model].preset]["lr"])
 
@@ -335,7 +335,7 @@ TITLES = {
     "beyond": "Beyond the paper",
     "published": "The published figures",
 }
-AUDITED = "published"  # the table of the audit, which has zero targets
+AUDITED = "published"  # the table of the audit, with zero targets
 AUDITABLE = ("baselines", "noisy")
 
 
@@ -356,10 +356,11 @@ def table(name: str, scale: Scale, zero: bool = False) -> list[Experiment]:
 def plan(
     names: Sequence[str], scale: Scale, zero: bool = False, only: Sequence[str] = ()
 ) -> list[Experiment]:
-    """The experiments of some tables, each once and after the trials that it depends on.
+    """The experiments of some tables, without duplicates and after the trials they depend on.
 
-    The first seed of every experiment comes before the second of any, for an early full report.
-    With `only`, the experiments whose names match one of these patterns, such as ``n5-h1000--*``.
+    The first seed of every experiment comes before the second of any, so that a full report is
+    available early. `only` selects the experiments whose names match one of its patterns, such as
+    ``n5-h1000--*``.
     """
     experiments = [experiment for name in names for experiment in table(name, scale, zero)]
     for pattern in only:

@@ -23,8 +23,8 @@ def centroid_variance(windows: Windows) -> float:
     """The variance of a coordinate of the inputs' centroid, whose mean is zero.
 
     A translation-equivariant forecast is the centroid of the first frame plus a term that does not
-    depend on where the centroid is. On targets that are all zero its error is therefore at least
-    this variance: sigma^2 / N, 0.2 for the paper's N = 5.
+    depend on the centroid. On targets that are all zero its error is therefore at least this
+    variance: sigma^2 / N, 0.2 for the paper's N = 5.
     """
     graph, _ = windows.without_noise()[:]
     return float(graph.x[:, 0].double().mean(1).square().mean())

@@ -1,4 +1,4 @@
-"""Writes the tables, the figures and one self-contained HTML report."""
+"""Write the tables, the figures and a self-contained HTML report."""
 
 from __future__ import annotations
 

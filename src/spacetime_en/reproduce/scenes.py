@@ -10,11 +10,11 @@ from spacetime_en.report.scene import Scene
 from spacetime_en.reproduce.plan import BASELINES, HORIZONS, MODELS, Data
 from spacetime_en.reproduce.tables import Results
 
-FUTURE_FRAMES = 100  # of the future
+FUTURE_FRAMES = 100  # frames that show the future
 
 
 def make_scenes(results: Results) -> list[Scene]:
-    """The windows whose forecasts were kept, with those of each model's first seed."""
+    """The windows whose forecasts were kept, with the forecasts of each model's first seed."""
     scale = results.scale
     shown = {
         model: {
@@ -36,7 +36,7 @@ def make_scenes(results: Results) -> list[Scene]:
     sizes = scale.counts(5)
     scenes = []
     for window in range(min(counts)):
-        # Trajectory i is keyed by (seed, i): the one that the task has, with more frames.
+        # Trajectory i is keyed by (seed, i): the same as in the task, with more frames.
         run = sizes[0] + sizes[1] + window
         true = simulate(task.system, sum(sizes), save=save, shard=(run, sum(sizes)))
         forecasts = {}

@@ -38,7 +38,7 @@ NOISY_FLOOR = 9.4  # python benchmarks/noise_floor.py --samples 64: 9.44 +- 0.18
 # By N at H = 10,000: python -m benchmarks.oracle charged, --nodes 20 --windows 500, --nodes 30
 # --windows 200.
 EQUIVARIANT_FLOORS = {5: "2.21 ± 0.10", 20: "4.02 ± 0.1", 30: "4.95 ± 0.2"}
-# Beside the label of a row whose learning rate was chosen by trials on another task.
+# Next to the label of a row whose learning rate was chosen by trials on another task.
 ELSEWHERE = " †"
 ELSEWHERE_NOTE = (
     "† At a learning rate that trials at N = 5, H = 10,000 chose. `spacetime reproduce` makes "
@@ -48,14 +48,14 @@ ELSEWHERE_NOTE = (
 
 @dataclass(frozen=True)
 class Results:
-    """The results in a folder, by experiment; those of another scale are refused."""
+    """The results in a folder, by experiment; those of another scale are rejected."""
 
     folder: Path
     scale: Scale
     _cache: dict[Experiment, Result | None] = field(default_factory=dict, init=False)
 
     def of(self, experiments: Sequence[Experiment]) -> list[Result]:
-        """The results of some experiments, without those that are not finished."""
+        """The results of some experiments, as far as they are finished."""
         results = (self._read(experiment) for experiment in experiments)
         return [result for result in results if result is not None]
 
@@ -95,7 +95,7 @@ def make_tables(results: Results) -> list[Table]:
 
 
 def compared(name: str, results: Results) -> Table:
-    """All models on one task, beside the published errors."""
+    """All models on one task, next to the published errors."""
     planned = table(name, results.scale)
     data, columns = planned[0].data, (*ERRORS, *COST)
     models = list(dict.fromkeys(experiment.model for experiment in planned))
@@ -116,7 +116,7 @@ def compared(name: str, results: Results) -> Table:
 
 
 def ablation(results: Results) -> Table:
-    """SET with one thing changed at a time, at one learning rate for all."""
+    """SET with one change at a time, at one learning rate for all."""
     data, columns = Data(), (VALIDATION, *ERRORS, *COST)
     planned = table("ablation", results.scale)
     common = {m: results.of([e for e in planned if e.model == m]) for m in ABLATION}
@@ -156,7 +156,7 @@ def _ratio(results: Sequence[Result], reference: Sequence[Result] | None) -> Cel
 
 
 def _at_other_rates(results: Results, data: Data) -> dict[tuple[str, float], list[Result]]:
-    """What there is of the ablation's models at rates other than the common one."""
+    """Results of the ablation's models at rates other than the common one."""
     found: dict[tuple[str, float], list[Result]] = {}
     if (rate := results.scale.common_rate) is not None:
         for model in ABLATION:
@@ -167,7 +167,7 @@ def _at_other_rates(results: Results, data: Data) -> dict[tuple[str, float], lis
 
 
 def beyond(results: Results) -> Table:
-    """Models of our own and of others, beside the paper's on the same windows, task by task."""
+    """Our own and others' models next to the paper's on the same windows, task by task."""
     rows: list[Row] = []
     shown: dict[str, list[Result]] = {}
     for data in BEYOND_DATA:
@@ -227,7 +227,7 @@ def horizons(results: Results, of: Literal["position", "velocity"] = "position")
                 for data, result in zip(tasks, tested, strict=True)
             ]
             rows.append((MODELS[model].label, cells))
-    for who, label in TRIVIAL.items() if rows else ():  # the same whatever model they stand beside
+    for who, label in TRIVIAL.items() if rows else ():  # the same for every model
         at_each = [next(filter(None, same), None) for same in zip(*by_model.values(), strict=True)]
         rows.append((label, [_summary(result, who, of) for result in at_each]))
     heads = [f"H = {h:,}" for h in HORIZONS]
@@ -242,7 +242,7 @@ def horizons(results: Results, of: Literal["position", "velocity"] = "position")
 
 
 def audit(results: Results) -> Table:
-    """Errors on zero targets, beside the published ones."""
+    """Errors on zero targets, next to the published ones."""
     mean = ERRORS[0]
     rows: list[Row] = []
     heads: list[str] = []
@@ -325,7 +325,7 @@ def _trivial_rows(
 
 
 def _notes(rows: Sequence[Row], trained: Mapping[str, Sequence[Result]]) -> list[str]:
-    """The notes that all tables have, from their rows and from what was trained, by label."""
+    """The notes common to all tables, from their rows and trainings, by label."""
     notes = [*_passes(trained), *_restarts(trained)]
     if any(label.endswith(ELSEWHERE) for label, _ in rows):
         notes.append(ELSEWHERE_NOTE)
@@ -333,7 +333,7 @@ def _notes(rows: Sequence[Row], trained: Mapping[str, Sequence[Result]]) -> list
 
 
 def _passes(trained: Mapping[str, Sequence[Result]]) -> list[str]:
-    """How often each model has seen the data: with few passes it is undertrained."""
+    """The number of passes of each model over the data: with few, it is undertrained."""
     seen = []
     for label, results in trained.items():
         for result in results[:1]:
@@ -350,7 +350,7 @@ def _passes(trained: Mapping[str, Sequence[Result]]) -> list[str]:
 
 
 def _restarts(trained: Mapping[str, Sequence[Result]]) -> list[str]:
-    """How many trainings diverged, and were made again."""
+    """How many trainings diverged and were restarted."""
     diverged = []
     for label, results in trained.items():
         trainings = [result.get("training", {}) for result in results]

@@ -1,8 +1,8 @@
-"""Runs: trainings in a folder, and what is done with them.
+"""Runs: trainings in a folder, and what can be done with them.
 
-``config`` says what to train, ``training`` trains it, ``run`` and ``checkpoints`` are the folder
-that it leaves, ``search`` looks for good settings in a ``study``, ``prediction`` and ``export`` use
-the trained model. Imports all rooms below; draws nothing.
+``config`` specifies a training, ``training`` runs it, ``run`` and ``checkpoints`` are the folder
+it leaves, ``search`` looks for good settings in a ``study``, ``prediction`` and ``export`` use the
+trained model. Imports all subpackages below; draws nothing.
 """
 
 from lazy_loader import attach_stub

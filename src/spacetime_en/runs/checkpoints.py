@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a training as named tensors, with JSON in the header of the file."""
+"""Checkpoints: the state of a training as named tensors, with JSON in the file's header."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CheckpointOwner:
         data: the fingerprint of the task.
         random: the seed and the step, on which all random numbers depend.
         facts: of the data and of how they are cut, by name; forecasts depend on them. Checkpoints
-            of earlier versions have none.
+            written by earlier versions have none.
     """
 
     preset: str
@@ -61,7 +61,7 @@ def write_checkpoint(path: Path, state: TrainingState, owner: CheckpointOwner) -
 
 
 def read_progress(path: Path, owner: CheckpointOwner) -> TrainingProgress:
-    """The progress in a checkpoint; one of another model or of other data is refused."""
+    """Read the progress in a checkpoint; reject one of another model or of other data."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such checkpoint.")
     text = read_tensor_header(path).metadata.get("checkpoint")
@@ -90,14 +90,14 @@ def read_progress(path: Path, owner: CheckpointOwner) -> TrainingProgress:
 
 
 def _ordered(value: Any) -> Any:
-    """A value to compare, in which the order of named entries counts: attributes have one."""
+    """A value for comparison, sensitive to the order of named entries: attributes are ordered."""
     return json.loads(json.dumps(value), object_pairs_hook=list)
 
 
 def read_checkpoint(
     path: Path, owner: CheckpointOwner, model: Forecaster | None = None
 ) -> TrainingState:
-    """The state in a checkpoint.
+    """Read the state in a checkpoint.
 
     Args:
         path: the checkpoint.
@@ -119,13 +119,13 @@ def read_checkpoint(
 
 
 def weights_in(path: Path) -> str:
-    """The prefix of the weights to forecast with: the averaged ones, if there are any."""
+    """The prefix of the weights to forecast with: the averaged ones, if any."""
     averaged = any(name.startswith("averaged/") for name in read_tensor_header(path).tensors)
     return "averaged/" if averaged else "weights/"
 
 
 def _check_fits(model: Forecaster, held: Mapping[str, TensorSpec], path: Path) -> None:
-    """Refuse tensors that do not fit the model and its optimiser."""
+    """Reject tensors that do not fit the model and its optimiser."""
     parts: dict[str, dict[str, TensorSpec]] = {part: {} for part in PARTS}
     for name, tensor in held.items():
         part, _, rest = name.partition("/")

@@ -1,7 +1,7 @@
 """The config of a training: a preset, a task, and the settings of model, task and training.
 
 The settings and their types are those of the signatures that take them. A config is written as
-YAML; whatever is left out has its default::
+YAML; anything left out has its default::
 
     format: 1                                 # version of this file format
     preset: set                               # or the import path of your own class (needs trust)
@@ -32,14 +32,14 @@ from spacetime_en.nn.loading import build
 from spacetime_en.nn.presets import arguments_of, build_model, find_preset
 from spacetime_en.training.settings import TrainingSettings, preset_defaults
 
-# Arguments of models that are taken from the training windows, unless they are given.
+# Model arguments that are inferred from the training windows unless given.
 FROM_DATA = (
     *("features", "node_features", "edge_features", "dims", "nodes", "frames", "parents", "up"),
     *("targets", "length_scale", "time_scale"),
 )
 SECTIONS = ("model", "task", "training")
 CONFIG_FORMAT = 1
-_VERIFIED = 1 << 28  # largest number of values whose checksum is verified; it takes seconds
+_VERIFIED = 1 << 28  # values; the checksums of larger data are not verified, which would take long
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Config:
 
     Args:
         preset: a preset's name, or the import path of a class.
-        model: arguments of the model's class that differ from the preset's (which on other tasks
-            than the paper's has no dropout).
+        model: arguments of the model's class that differ from the preset's (which has no dropout,
+            except on the paper's tasks).
         task: ``name`` or ``data``, and settings that differ from the defaults.
         training: how to train.
         trusted: whether the folder ``data`` of the task may be read: the user named it, or trusts
@@ -111,7 +111,7 @@ class Config:
 
         Args:
             text: the YAML.
-            where: begins the error message, such as the name of the file.
+            where: used at the start of error messages, such as the name of the file.
             trust: whether the class that it names may be imported, and its data be read.
         """
         return cls.from_dict(parse_yaml(text, where), where, trust=trust)
@@ -136,7 +136,7 @@ class Sections:
     """The sections of a config file, any of which may be missing.
 
     Args:
-        where: begins error messages, such as the name of the file.
+        where: used at the start of error messages, such as the name of the file.
         preset: a preset's name or an import path; None: not given.
         model, task, training: the settings given.
     """
@@ -202,7 +202,7 @@ class Sections:
         for key in settings:
             if key not in hints:
                 raise _unknown(self.where, f"{section}.{key}", [f"{section}.{k}" for k in hints])
-        # One dataclass inside of another, so that error messages say "training.lr".
+        # One dataclass inside another, so that error messages say "training.lr".
         inner = dataclasses.make_dataclass(section, [(key, hints[key]) for key in settings])
         outer = dataclasses.make_dataclass("Config", [(section, inner)])
         try:
@@ -258,7 +258,7 @@ def task_schema(task: Mapping[str, Any]) -> type[Any]:
 
 
 def _dataclass(name: str, fields: list[tuple[str, Any, Any]], *docs: str | None) -> type[Any]:
-    """A dataclass whose docstring explains each field, in the words of the first that does."""
+    """A dataclass whose docstring explains each field, as the first of `docs` that does."""
     schema = dataclasses.make_dataclass(name, fields, frozen=True)
     texts = [inspect.cleandoc(doc or "") for doc in docs]
     explained: dict[str, str] = {}
@@ -270,7 +270,7 @@ def _dataclass(name: str, fields: list[tuple[str, Any, Any]], *docs: str | None)
 
 
 def _explained(doc: str) -> dict[str, str]:
-    """What the section "Args:" of a docstring says of each argument, ``a, b: text`` of both."""
+    """The entries of a docstring's "Args:" section by argument; ``a, b: text`` counts for both."""
     section = re.search(r"^Args:\n((?:[ ].*\n?|\n)*)", doc, re.MULTILINE)
     explained: dict[str, str] = {}
     for entry in re.finditer(
@@ -293,7 +293,7 @@ def open_task(task: Mapping[str, Any]) -> Task:
 
 
 def may_read(task: Mapping[str, Any]) -> bool:
-    """Whether the data of a task in a file may be read: none, or the user named them before."""
+    """Whether the data of a task in a file may be read: none, or named by the user before."""
     return task.get("data") is None or was_named(task["data"])
 
 

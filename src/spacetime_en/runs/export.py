@@ -1,10 +1,10 @@
 """Export a model as a file that runs without this package: a program from tensors to tensors.
 
 The program's inputs are the fields of a graph in canonical form, by name, as in
-``graph.fields()``. Its outputs are ``forecast_x``, ``forecast_v`` and, of models that have them,
+``graph.fields()``. Its outputs are ``forecast_x``, ``forecast_v`` and, for models that have them,
 ``forecast_spread`` and ``forecast_samples``, with the axes of a :class:`~spacetime_en.Forecast`. It
-checks no values: what was not observed may hold anything, but masks, indices and times must be
-right.
+does not validate values: unobserved entries may hold anything, but masks, indices and times must
+be correct.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ def export(
     - the model is tied to N (LSTM, ridge, kernel, body, all adjacency forms but ``"edges"``) or to
       L (the first four and ESTAG; the LSTM is unrolled over the frames of the example).
 
-    T is that of the example; of a model that knows one horizon, the program forecasts one step of a
+    T is that of the example; for a model with a single horizon, the program forecasts one step of a
     path. In a box, torch.export needs L >= 3. The file describes itself in JSON: the names, types
     and shapes of inputs and outputs (a letter for a free size), the shapes of the example, the
-    model's class and config, this package's version, and, if it is known, the ``origin`` to
-    subtract from positions before and to add after (0 for data near 0). This is the entry
+    model's class and config, this package's version, and, if known, the ``origin`` to subtract from
+    positions beforehand and to add afterwards (0 for data near 0). This is the entry
     ``spacetime_en`` of an ONNX file's metadata, or the extra file ``spacetime_en.json`` of a
     torch.export file.
 
     Args:
         model: the model to export; it is not changed.
-        example: a graph with the fields that the program shall take; its values are not stored.
+        example: a graph with the fields that the program will take; its values are not stored.
         path: the file to write, usually ``.onnx`` or ``.pt2``; it must not exist.
         format: ``"onnx"`` (the extra ``onnx``), or ``"torch-export"``, which ``torch.export.load``
             reads; that program is called by name, ``program.module()(x=..., v=..., ...)``.
@@ -92,7 +92,7 @@ def export(
     example = example.to("cpu")
     if not model.forecasts_paths:
         example = example._replace(horizon=example.horizon[:, :1])
-    # The model checks the values of the example here; it cannot while it is traced.
+    # The model checks the values of the example here; it cannot while being traced.
     outputs = _outputs(model(example))
     # The exporters warn about their own internals.
     with silenced("torch", "onnxscript"), warnings.catch_warnings():
@@ -107,14 +107,14 @@ def export(
 
 
 def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram, dict[str, Shape]]:
-    """Trace the model as a program in which all sizes are free that the model does not fix.
+    """Trace the model as a program in which every size is free unless the model fixes it.
 
     Returns: the program, and the shapes of its inputs, in order.
     """
     from torch.export import Dim  # imports PyTorch's compiler
     from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
-    # A tracer takes a size of 1 for a constant, and relies on strides.
+    # Tracing treats a size of 1 as a constant, and relies on strides.
     several = example[[0, 0]] if len(example) == 1 else example
     fields = {name: field.contiguous() for name, field in several.fields().items()}
     axes = _axes(several)
@@ -141,7 +141,7 @@ def _trace(model: Forecaster, example: SpacetimeGraph) -> tuple[ExportedProgram,
             f"model: {type(model).__name__} fixes the number of graphs at that of the example; "
             "let it take B from graph.x.shape[0], and compute with tensors alone."
         )
-    # The file shall contain neither the example's data nor the folders of the source code.
+    # The file must contain neither the example's data nor source paths.
     program.example_inputs = None
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
@@ -222,10 +222,10 @@ class _TensorFunction(nn.Module):
             field = fields[name]
             assert field is not None
             for axis, size in zip(shape, field.shape, strict=True):
-                # One letter, one size, also in fields that the model ignores.
+                # The same letter means the same size, even in fields that the model ignores.
                 if isinstance(axis, str):
                     torch._check(size == sizes.setdefault(axis, size))
-        graph = object.__new__(SpacetimeGraph)  # as _unchecked does, in a way that Dynamo can trace
+        graph = object.__new__(SpacetimeGraph)  # as _unchecked does, but traceable by Dynamo
         for name, value in fields.items():
             object.__setattr__(graph, name, value)
         return _outputs(self.model.forecast(graph))
@@ -280,10 +280,10 @@ def _onnx(
 
 
 def _inverse(a: Tensor) -> Tensor:
-    """The inverse of matrices (B, n, n), which ONNX lacks, by Faddeev and LeVerrier.
+    """The inverse of matrices (B, n, n), which ONNX lacks, by the Faddeev-LeVerrier algorithm.
 
-    With M_1 = 1 and c_k = -tr(A M_k) / k, M_(k+1) = A M_k + c_k; as A M_n + c_n = 0 (Cayley and
-    Hamilton), the inverse is -M_n / c_n. For the n = 2 or 3 of a box that is exact to rounding.
+    With M_1 = 1 and c_k = -tr(A M_k) / k, M_(k+1) = A M_k + c_k; as A M_n + c_n = 0
+    (Cayley-Hamilton), the inverse is -M_n / c_n. For a box, n = 2 or 3, it is exact to rounding.
     """
     n = a.shape[-1]
     one = torch.eye(n, dtype=a.dtype, device=a.device)
@@ -297,11 +297,11 @@ def _inverse(a: Tensor) -> Tensor:
 
 
 def _argsort(a: Tensor, stable: bool, dim: int = -1, descending: bool = False) -> Tensor:
-    """A stable argsort; in ONNX every sort is stable, as TopK puts equal values in their order."""
+    """A stable argsort; in ONNX every sort is, as TopK keeps the order of equal values."""
     return a.sort(dim, descending).indices
 
 
-# Operators that ONNX lacks, in terms of those that it has.
+# Operators that ONNX lacks, in terms of ones that it has.
 MISSING = {
     torch.ops.aten.linalg_inv.default: _inverse,
     torch.ops.aten.argsort.stable: _argsort,

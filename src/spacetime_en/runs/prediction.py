@@ -1,4 +1,4 @@
-"""Forecasts for new data: every window of every run, from the data to a file in one stream."""
+"""Forecasts for new data: every window of every run, streamed from the data to a file."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from spacetime_en.facts import DataFacts, few_numbers
 from spacetime_en.graph import Forecast
 from spacetime_en.nn.forecaster import Forecaster
 
-TIME_TOLERANCE = 1e-3  # the share of the model's times by which frames may be off
-# In a batch that is chosen here: enough that what every batch costs is little beside what its
-# windows do, and few enough for a model's tensors, of 128 channels a node, to be 16 MB each.
+TIME_TOLERANCE = 1e-3  # the relative error in frame times that is tolerated
+# For the automatic batch size: large enough that the overhead per batch is small, and small enough
+# that a tensor of 128 channels per node takes 16 MB.
 NODES, EDGES = 1 << 15, 1 << 20
 
 
@@ -54,26 +54,26 @@ def predict(
 ) -> Path:
     """Forecast from every window, and write the forecasts to a file.
 
-    A table has a row for every node and target time of every window. Other files hold trajectories:
-    for one target time a run for every run of the data, and a frame for every window, at the time
-    for which it is forecast; for several, a run for every window, with a frame for each. Nodes are
-    those of the window's last frame. Attributes and box are the data's. In a box, forecasts
-    continue the path of their window, and may lie outside the cell. Data of another kind than the
-    model was trained on are refused.
+    A table has one row per node, target time and window. Other files hold trajectories: for one
+    target time, a run for every run of the data with a frame for every window, at the time for
+    which it is forecast; for several, a run for every window, with a frame for each target time.
+    Nodes are those of the window's last frame. Attributes and box are those of the data. In a box,
+    forecasts continue the path of their window, and may lie outside the cell. Data of another kind
+    than the model was trained on are rejected.
 
-    Memory: the windows of one batch, the forecasts of one run (of several short ones, if they fit a
-    batch), and a few numbers for every window, whatever the number and the length of the runs.
+    Memory: the windows of one batch, the forecasts of one run (or of several short ones that fit
+    into a batch), and a few numbers per window, whatever the number and length of the runs.
 
     Args:
         model: on any device and of any dtype; it forecasts in evaluation mode, without gradients.
         trajectories: the data, with the attributes that the model was trained on; matched by name
-            if the model records them (``trained_on``), else in that order.
+            if the model records them (``trained_on``), else by order.
         out: what to write; see :mod:`spacetime_en.data.writers` for the formats.
         length: L, the number of frames of a window.
         frame_time: time between the frames of a window; None if there is only one.
         horizon_times: times from the last frame of a window to its forecasts, increasing.
         radius, k: which nodes are neighbours, see :class:`~spacetime_en.data.Windows`.
-        batch_size: windows forecast at once; None: as many as are fast, see :func:`fast_batch`.
+        batch_size: windows forecast at once; None: chosen for speed, see :func:`fast_batch`.
         last: only the newest window of each run.
         progress: called with the number of windows finished since the last call, of
             :func:`count_windows` in all.
@@ -127,12 +127,12 @@ def predict(
 
 @dataclass(frozen=True)
 class _Windows:
-    """The windows to forecast from: in order of their runs, those in which a node is there.
+    """The windows to forecast from: in the order of their runs, those with at least one node.
 
     Args:
         cut: the windows of a run.
-        stops: the number of windows in the runs up to each, itself included, (R,).
-        kept: numbers of the windows in which a node is there, (W,); None: all.
+        stops: the cumulative number of windows in the runs, (R,).
+        kept: indices of the windows that have a node, (W,); None: all.
     """
 
     cut: Cut
@@ -154,7 +154,7 @@ class _Windows:
         return windows.newest() if last else windows
 
     def newest(self) -> _Windows:
-        """The last of these windows in each run."""
+        """The last window in each run."""
         which = np.arange(len(self))
         runs, numbers = self.locate(which)
         ends = np.append(runs[1:] != runs[:-1], True)
@@ -167,13 +167,13 @@ class _Windows:
         return int(self.stops[-1]) if self.kept is None else len(self.kept)
 
     def locate(self, which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The run of windows, and their number among the windows of a run, (b,) each."""
+        """The run of each window, and the window's index in its run, (b,) each."""
         which = which if self.kept is None else self.kept[which]
         runs = np.searchsorted(self.stops, which, side="right")
         return runs, which - np.concatenate([[0], self.stops])[runs]
 
     def of_runs(self, first: int, stop: int) -> tuple[int, int]:
-        """The range of windows of the runs from `first` to before `stop`."""
+        """The range of windows of the runs from `first` up to, but excluding, `stop`."""
         ends = np.concatenate([[0], self.stops])[[first, stop]]
         here = ends if self.kept is None else np.searchsorted(self.kept, ends)
         return int(here[0]), int(here[1])
@@ -184,9 +184,9 @@ class _Forecasts:
     """The forecasts of a batch of windows, in the slots of the data.
 
     Args:
-        numbers: of the windows among those of their runs, (b,).
+        numbers: indices of the windows in their runs, (b,).
         read: the frames that the model saw.
-        forecast: of the nodes in these frames, in double precision on the CPU.
+        forecast: for the nodes in these frames, in double precision on the CPU.
         origin: of its positions, (n,).
     """
 
@@ -197,7 +197,7 @@ class _Forecasts:
 
     @property
     def there(self) -> NDArray[np.bool_] | None:
-        """Which places of the forecast are nodes, (b, M); None: all."""
+        """Mask of the forecast's places that hold nodes, (b, M); None: all."""
         mask = self.forecast.mask
         return None if mask is None else mask[:, 0].numpy()
 
@@ -224,7 +224,7 @@ def _write_table(
     horizon: NDArray[np.float64],
     forecasts: ForecastBatches,
 ) -> None:
-    """Write a row for every node and target time of every window."""
+    """Write one row per node, target time and window."""
     with open_forecasts(out, like=t) as table:
         for batch in forecasts(0, len(windows)):
             runs, last = batch.read.runs, batch.read.frames[:, -1]
@@ -254,7 +254,7 @@ def _write_frames(
     forecasts: ForecastBatches,
     batch_size: int,
 ) -> None:
-    """Write a run for every run of the data, a frame for every window."""
+    """Write a run for every run of the data, with a frame for every window."""
     S, N, n = len(windows.cut), *t.x.shape[2:]
     ends = windows.cut.ends
     times, steps = t.times[ends] + horizon[0], _steps(t, ends, float(horizon[0]))
@@ -270,7 +270,7 @@ def _write_frames(
                 observed = np.asarray(t.observed[group[:, None], ends])
                 ids = None if t.ids is None else t.ids[group[:, None], ends]
             if counts is not None:
-                # After the end of a run its last forecast fills up, as in Trajectories.from_runs.
+                # After a run's end, its last forecast is repeated, as in Trajectories.from_runs.
                 until = np.minimum(np.arange(S), counts[group, None] - 1)
                 x, v = (np.take_along_axis(a, until[..., None, None], axis=1) for a in (x, v))
             writer.append(
@@ -335,7 +335,7 @@ def _write_paths(
 
 
 def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | None = None) -> int:
-    """The number of windows to forecast at once: about as fast as any, in bounded memory.
+    """The number of windows to forecast at once, near the fastest, in bounded memory.
 
     Arguments as in :func:`predict`; `nodes` is N.
     """
@@ -347,11 +347,11 @@ def fast_batch(length: int, nodes: int, radius: float | None = None, k: int | No
 def target_times(
     data: DataFacts, steps: PositiveInt | None = None, times: tuple[PositiveFloat, ...] = ()
 ) -> tuple[float, ...]:
-    """Times to forecast for: those of the training, or others, increasing.
+    """Times to forecast for, increasing: those of the training, or others.
 
     Args:
         data: what the model was trained on.
-        steps: a path of so many of its frame steps.
+        steps: a path of this many of its frame steps.
         times: after the last frame.
     """
     if steps is not None and times:
@@ -376,10 +376,10 @@ def _cut(trajectories: Trajectories, length: int, frame_time: float | None) -> C
     """The windows of a run, found by the times of its frames; no target is needed."""
     times = trajectories.times
     _check_window(trajectories, length, frame_time)
-    spacing = 0.0 if frame_time is None or length == 1 else frame_time  # 0.0: never asked for
+    spacing = 0.0 if frame_time is None or length == 1 else frame_time  # 0.0: not used
     if length > len(times):
         raise _no_window(times, length, frame_time)
-    # Counted from the last frames, so that each is forecast from once.
+    # Anchored at the last frames, so that there is one forecast from each.
     cut = Cut.find(times, spacing * np.arange(1 - length, 1), TIME_TOLERANCE)
     if len(cut) == 0:
         raise _no_window(times, length, frame_time)
@@ -394,7 +394,7 @@ def _counts(trajectories: Trajectories, cut: Cut) -> NDArray[np.int64]:
 
 
 def _check_frames(trajectories: Trajectories, windows: _Windows, last: bool) -> None:
-    """Refuse what cannot be frames of runs at common times: runs without, or at other times."""
+    """Reject runs without a window, or whose newest windows end at different times."""
     instead = "write a table, such as .csv, or a path of several target times."
     if last and len(windows.cut) > 1:
         raise InputError(f"last: the newest windows of the runs end at different times; {instead}")
@@ -420,7 +420,7 @@ def _check_window(trajectories: Trajectories, length: int, frame_time: float | N
 
 
 def _no_window(times: NDArray[np.float64], length: int, frame_time: float | None) -> InputError:
-    """The error for data in which the model finds no window."""
+    """The error for data that contain no window for the model."""
     reads = f"the model reads {length} frames, {frame_time:g} apart"
     if len(times) < length:
         return InputError(f"x: {reads}, and the data have {len(times)}; give longer runs.")
@@ -441,7 +441,7 @@ def _no_window(times: NDArray[np.float64], length: int, frame_time: float | None
 def _steps(
     trajectories: Trajectories, ends: NDArray[np.int64], horizon_time: float
 ) -> NDArray[np.int64]:
-    """The steps of the forecasts, (S,): the data's count continued; 0, 1, ... if that cannot be."""
+    """The steps of the forecasts, (S,), continuing the data's count; 0, 1, ... if impossible."""
     times, steps = trajectories.times, trajectories.steps
     if len(steps) > 1:
         step_time = (times[-1] - times[0]) / (steps[-1] - steps[0])
@@ -453,7 +453,7 @@ def _steps(
 
 
 def _steps_ahead(trajectories: Trajectories, horizon: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The target times in steps of the data, (T,); 1, 2, ... if that cannot be."""
+    """The target times in steps of the data, (T,); 1, 2, ... if impossible."""
     ends = np.zeros(1, dtype=np.int64)
     steps = np.array([_steps(trajectories, ends, float(time))[0] for time in horizon])
     steps = steps - trajectories.steps[0]
@@ -474,7 +474,7 @@ def _forecast(
         trajectories,
         read,
         np.broadcast_to(horizon, (len(read.runs), len(horizon))),
-        # In half precision, differences of frames would be lost.
+        # Half precision would lose differences between frames.
         dtype=torch.promote_types(parameter.dtype, torch.float32),
         radius=radius,
         k=k,
@@ -497,7 +497,7 @@ def _forecast(
 
 @contextmanager
 def _evaluating(model: Forecaster) -> Iterator[None]:
-    """Evaluation mode without gradients; every module gets its own mode back."""
+    """Evaluation mode without gradients; every module's own mode is restored afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad():

@@ -71,7 +71,7 @@ class Run:
     Args:
         folder: the folder.
         config: every setting.
-        facts: the content of ``run.json``: versions, machine, command, facts of the data.
+        facts: the content of ``run.json``: versions, machine, command, facts about the data.
     """
 
     folder: Path
@@ -80,12 +80,12 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, trust: bool = False) -> Run:
-        """Open a run, or a pretrained model that comes with the package.
+        """Open a run, or a pretrained model shipped with the package.
 
         Args:
             folder: the folder of the run, or ``pretrained:NAME``.
-            trust: let the config have its class imported and its data read. Without it, the class
-                must be imported already, and the user have named the data before.
+            trust: allow the config to have its class imported and its data read. Otherwise the
+                class must already be imported, and the data have been named by the user before.
         """
         folder = shipped(folder)
         config, facts = folder / CONFIG_FILE, folder / FACTS_FILE
@@ -101,12 +101,12 @@ class Run:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the run comes with the package: a model without checkpoints, read-only."""
+        """Whether the run is shipped with the package: a model without checkpoints, read-only."""
         return self.folder.parent == SHELF
 
     @property
     def outputs(self) -> Path:
-        """Where outputs go: the folder of the run, or the working directory if it is shipped."""
+        """The folder for outputs: that of the run, or the working directory if it is shipped."""
         return Path() if self.is_shipped else self.folder
 
     def write(self) -> None:
@@ -117,7 +117,7 @@ class Run:
 
     @property
     def data(self) -> DataFacts:
-        """Facts of the data that the model was trained on."""
+        """Facts about the data that the model was trained on."""
         facts: DataFacts = typed(self.facts["data"], DataFacts, f"{self.folder / FACTS_FILE}: data")
         return facts
 
@@ -131,7 +131,7 @@ class Run:
         return dataclasses.replace(self.config, task=task, trusted=True).load_task()
 
     def check_data(self, source: Mapping[str, Any], task: Task) -> Task:
-        """Return `task`, or refuse it if its data have replaced those that the run was trained on.
+        """Return `task`, or raise if its data are not those that the run was trained on.
 
         Args:
             source: the section of a config by which `task` was opened.
@@ -150,7 +150,7 @@ class Run:
         return task
 
     def seen_in_training(self, task: Task, split: str) -> list[str]:
-        """A warning if windows of the split were trained on, as after a change of counts."""
+        """A warning if windows of the split were used in training, as after a change of counts."""
         if split == "train" or task.fingerprint == self.facts["data"]["fingerprint"]:
             return []
         try:
@@ -173,7 +173,7 @@ class Run:
         return inside(self.folder, self.folder / "checkpoints" / f"{name}.safetensors")
 
     def save(self, state: TrainingState, best: TrainingState | None = None) -> None:
-        """Write `best` as the best checkpoint, if there is a new one, and `state` as the last."""
+        """Write `best`, if not None, as the best checkpoint, and `state` as the last."""
         last = self.checkpoint("last")
         last.parent.mkdir(parents=True, exist_ok=True)
         if best is not None:
@@ -181,7 +181,7 @@ class Run:
 
         def write(path: Path) -> None:
             self._write(path, state)
-            if last.exists():  # the new one is whole: only now may the old one move
+            if last.exists():  # the new one is complete: only now may the old one be moved
                 os.replace(last, self.checkpoint("previous"))
 
         write_atomically(last, write)
@@ -197,7 +197,7 @@ class Run:
         return CheckpointOwner(config.preset, dict(config.model), data.fingerprint, random, facts)
 
     def load(self, name: str, model: Forecaster | None = None) -> TrainingState:
-        """The state in a checkpoint, checked to be of this run's model and data.
+        """Read the state in a checkpoint, checked to be of this run's model and data.
 
         Args:
             name: ``last``, ``previous`` or ``best``.
@@ -206,7 +206,7 @@ class Run:
         return read_checkpoint(self.checkpoint(name), self._owner(), model)
 
     def newest(self, model: Forecaster, notify: Notify) -> TrainingState | None:
-        """The state to continue from: of the last checkpoint, or of one before if it is damaged."""
+        """The state to continue from: the last checkpoint, or the one before if it is damaged."""
         state, wrong = None, []
         for name in ("last", "previous", "best"):
             if self.checkpoint(name).exists():
@@ -236,7 +236,7 @@ class Run:
         if self.is_shipped:
             model = Forecaster.from_pretrained(self.folder / "model")
         elif path.is_file():
-            read_progress(path, self._owner())  # refuses another run's checkpoint
+            read_progress(path, self._owner())  # rejects another run's checkpoint
             kind = find_preset(self.config.preset).model
             model = load_model(lambda: kind(**self.config.model), path, weights_in(path))
         else:
@@ -248,7 +248,7 @@ class Run:
 
 
 def environment() -> dict[str, Any]:
-    """What a result was computed with: versions, machine, command."""
+    """The environment of a result: versions, machine, command."""
     return {
         "versions": {
             "python": platform.python_version(),
@@ -269,11 +269,11 @@ def environment() -> dict[str, Any]:
 
 
 def learning_curve(folder: Path) -> list[tuple[int, float]]:
-    """The steps and validation position MSEs in a run's CSV logs, of all its sittings."""
+    """The steps and validation position MSEs in a run's CSV logs, of all its sessions."""
     errors: dict[int, float] = {}
     for number in range(1, 1 + len(list((folder / "logs").glob("sitting-*")))):
         path = folder / "logs" / f"sitting-{number}" / "metrics.csv"
-        if path.exists():  # (a sitting that ended before its first validation has none)
+        if path.exists():  # (a session that ended before its first validation has none)
             with path.open(newline="") as file:
                 for row in csv.DictReader(file):
                     if row.get("val_position_mse"):

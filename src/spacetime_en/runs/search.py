@@ -39,12 +39,12 @@ from spacetime_en.training.state import DivergenceError
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
-SPENT = "seconds"  # attribute of a trial: the processor time that it took
-MOST_FAILURES = 5  # settings that cannot be used, before the search gives up
+SPENT = "seconds"  # attribute of a trial: its processor time
+MOST_FAILURES = 5  # unusable settings before the search gives up
 
 
 class NothingFinishedError(InputError):
-    """No trial of a search was finished."""
+    """No trial of a search has finished."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Dimension:
 
     Args:
         name: its name on the command line: ``lr``, ``model.hidden``, ``task.noise``.
-        low, high: the bounds of a range; between whole numbers, whole numbers are drawn.
+        low, high: the bounds of a range; integers if both bounds are.
         log: sample the range on a logarithmic scale.
         choices: the values to choose from, instead of a range.
     """
@@ -66,7 +66,7 @@ class Dimension:
 
     @classmethod
     def parse(cls, text: str) -> Dimension:
-        """From ``NAME=LOW:HIGH``, ``NAME=LOW:HIGH:log`` or ``NAME=A,B,C``."""
+        """Parse ``NAME=LOW:HIGH``, ``NAME=LOW:HIGH:log`` or ``NAME=A,B,C``."""
         name, equals, values = text.partition("=")
         wrong = InputError(
             f"space: expected NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=A,B,C, found {text!r}."
@@ -112,33 +112,33 @@ def search(
 
     Each trial trains with the budget and the seed of `config`; the objective is the lowest
     validation position MSE. Trials that are worse than the median of the others at the same
-    fraction of the budget are pruned. Call it again, or elsewhere at the same time, to continue the
-    study. It uses one thread: for more cores, start more workers.
+    fraction of the budget are pruned. To continue a study, or to work on it in parallel, call this
+    again, here or elsewhere. It uses one thread: for more cores, start more workers.
 
     Args:
         config: the settings that are not varied.
         out: folder for the study and for ``best.yaml``, a config for ``spacetime train``.
-        trials: number of finished trials that the study shall have, counting those of all workers.
+        trials: number of finished trials that the study should have, counting those of all workers.
         timeout: time after which no new trial starts, such as ``"2h"``.
         storage: an Optuna storage URL; None: a file in `out`.
         name: the name of the study.
         space: what to vary, see :meth:`Dimension.parse`.
         first: settings to try before Optuna suggests any, by the names in `space`.
-        task: that of the config, if it is loaded already.
+        task: that of the config, if already loaded.
         notify: called with a line for every trial.
-        alone: whether no other worker is at the study: what is suggested then depends on the seed
-            and on what was tried, and neither on a clock nor on interruptions; and whatever trial
-            runs when it begins was left by a process that was killed, wherever that was.
+        alone: whether this is the study's only worker. Suggestions then depend only on the seed and
+            the trials so far, not on a clock or on interruptions; and any trial that is running at
+            the start, on whatever machine, is taken to be left over from a killed process.
     Returns: the best config.
     """
-    # One worker, one device; for more devices there are more workers.
+    # One worker, one device; to use more devices, start more workers.
     config = dataclasses.replace(
         config, training=dataclasses.replace(config.training, devices=1, num_nodes=1)
     )
     dimensions = [Dimension.parse(text) for text in space]
     for dimension in dimensions:
         for value in dimension.choices or (dimension.low, dimension.high):
-            _with(config, {dimension.name: value})  # fails now, and not in some later trial
+            _with(config, {dimension.name: value})  # fail now rather than in a later trial
     names = [dimension.name for dimension in dimensions]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"space: {twice!r} is given twice; give it once.")
@@ -146,14 +146,14 @@ def search(
         raise InputError(f"trials: expected a positive whole number, found {trials!r}.")
     until = float("inf") if timeout is None else time.monotonic() + seconds(timeout, "timeout")
     folder = Path(out)
-    # (A data base may lie in the folder, too.)
+    # (The folder may also hold a database.)
     refuse_foreign(folder, "study", BEST_FILE, JOURNAL, Path(storage or JOURNAL).name)
     make_folder(folder)
     with readable(storage, folder):
         study = join_study(open_storage(storage, folder), name, config.training.seed)
         _check_settings(study, config, sorted(space))
         for complete in study.get_trials(states=(TrialState.COMPLETE,), deepcopy=False):
-            float(complete.values[0])  # fails now, and not after the next trial
+            float(complete.values[0])  # fail now rather than after the next trial
     varied_task = any(dimension.name.startswith("task.") for dimension in dimensions)
     task = None if varied_task else task or config.load_task()
     begun: list[optuna.Trial] = []
@@ -170,7 +170,7 @@ def search(
         except (optuna.TrialPruned, DivergenceError) as stop:
             outcomes.append("diverged" if isinstance(stop, DivergenceError) else "pruned")
             raise optuna.TrialPruned from None
-        except InputError as error:  # this combination of settings is impossible
+        except InputError as error:  # this combination of settings is invalid
             outcomes.append(str(error))
             impossible.append(error)
             raise
@@ -184,11 +184,11 @@ def search(
     while count < trials and time.monotonic() < until:
         if alone:
             seed_sampler(study, derive_seed(config.training.seed, count))
-        # (Optuna's own loop, one trial at a time: it alone records that a worker is alive.)
+        # (Optuna's own loop, one trial at a time: only it records that a worker is alive.)
         try:
             study.optimize(objective, n_trials=1, catch=InputError)
-        except BaseException:  # also such as Optuna does not know: the trial is over
-            if begun:  # (or the storage failed before there was any)
+        except BaseException:  # including errors that Optuna does not handle: the trial is over
+            if begun:  # (or the storage failed before there was one)
                 study.tell(begun[-1], state=TrialState.FAIL, skip_if_finished=True)
             raise
         if len(impossible) >= MOST_FAILURES:
@@ -211,7 +211,7 @@ def search(
 def tried(
     out: str | os.PathLike[str], *, storage: str | None = None, name: str = "spacetime"
 ) -> list[tuple[dict[str, Any], float]]:
-    """What was tried in a study, and the lowest validation error that it gave, best first.
+    """The settings tried in a study with their lowest validation errors, best first.
 
     Trials that diverged or were pruned are left out. For the arguments see :func:`search`.
     """
@@ -224,7 +224,7 @@ def tried(
 def seconds_spent(
     out: str | os.PathLike[str], *, storage: str | None = None, name: str = "spacetime"
 ) -> float:
-    """The processor time of all trials of a study, but for those whose process was killed.
+    """The processor time of all trials of a study, except those whose process was killed.
 
     For the arguments see :func:`search`.
     """
@@ -242,7 +242,7 @@ def _trials_of(
 
 
 def _enqueue(study: optuna.Study, first: Sequence[Mapping[str, Any]]) -> None:
-    """Have these settings tried next, but for those that somebody has tried or is trying."""
+    """Enqueue these settings, except those that any worker has tried or is trying."""
     alive = [t for t in study.get_trials(deepcopy=False) if t.state is not TrialState.FAIL]
     known = [t.system_attrs.get("fixed_params", t.params) for t in alive]
     for settings in first:
@@ -251,7 +251,7 @@ def _enqueue(study: optuna.Study, first: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _run_trial(config: Config, task: Task | None, trial: optuna.Trial) -> float:
-    """Train once, on `task` or else on that of the config. Returns: the lowest validation error."""
+    """Train once, on `task` or that of the config. Returns: the lowest validation error."""
     task = config.load_task() if task is None else task
     torch.manual_seed(config.training.seed)
     model = config.build_model(task)
@@ -293,7 +293,7 @@ def _pruning(trial: optuna.Trial) -> Callback:
 
     def report(trainer: Any, module: Any) -> None:
         nonlocal reported
-        # By tenths of the budget, so that trials of other batch sizes or speeds compare.
+        # By tenths of the budget, so that trials with different batch sizes or speeds compare.
         tenth = int(10 * module.used + 1e-9)
         if tenth > reported:
             reported = tenth
@@ -305,7 +305,7 @@ def _pruning(trial: optuna.Trial) -> Callback:
 
 
 def _validating(settings: TrainingSettings, windows: int) -> TrainingSettings:
-    """The settings with about ten validations in a trial, by which it can be pruned."""
+    """The settings with about ten validations per trial, used for pruning."""
     if settings.validate_every is not None:
         return settings
     epoch = -(-windows // settings.batch)
@@ -314,7 +314,7 @@ def _validating(settings: TrainingSettings, windows: int) -> TrainingSettings:
 
 
 def _with(config: Config, values: dict[str, Any]) -> Config:
-    """The config with some settings replaced, by their names on the command line; checked."""
+    """The config with some settings replaced, by their names on the command line; validated."""
     entries = config.to_dict()
     schemas = {
         "model.": model_schema(config.preset),

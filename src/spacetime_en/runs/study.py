@@ -1,4 +1,4 @@
-"""Studies: Optuna's records of trials, in a file or a data base that workers share."""
+"""Studies: Optuna's records of trials, in a file or a database shared by workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spacetime_en.training.batches import derive_seed
 BEST_FILE = "best.yaml"
 JOURNAL = "study.journal"
 CREATE_STUDY = 0  # the operation in the first entry of a journal
-GRACE = 180  # seconds without a sign of life, after which a worker counts as dead
+GRACE = 180  # seconds without a heartbeat after which a worker counts as dead
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
@@ -52,7 +52,7 @@ def open_storage(storage: str | None, folder: Path) -> BaseStorage:
             f"storage: {storage.split(':')[0]} needs a package that is not installed ({error}); "
             "for PostgreSQL: pip install 'spacetime-en[postgres]'."
         ) from None
-    except Exception as error:  # whatever the database and its driver raise
+    except Exception as error:  # any error of the database or its driver
         what = without_password(f"{storage} cannot be opened ({first_line(error)})")
         raise InputError(
             f"storage: {what}; check the address, put a copy of a damaged file in its place, or "
@@ -62,30 +62,30 @@ def open_storage(storage: str | None, folder: Path) -> BaseStorage:
 
 @contextmanager
 def readable(storage: str | None, folder: Path) -> Iterator[None]:
-    """Turn any error of Optuna's about a study into one sentence."""
+    """Turn any Optuna error about a study into one sentence."""
     try:
         yield
     except (InputError, MemoryError, OSError):
         raise
-    except Exception as error:  # whatever a damaged study makes it raise
+    except Exception as error:  # any error that a damaged study causes
         where = f"storage: {without_password(storage)}" if storage else str(folder / JOURNAL)
         raise _unreadable(where, first_line(error)) from None
 
 
 def _check_journal(path: Path) -> None:
-    """Refuse a journal with a damaged line.
+    """Reject a journal with a damaged line.
 
     Optuna ignores one at the end and appends the next entry to it, which is then lost.
     """
     lock = JournalFileSymlinkLock(str(path))
-    lock.acquire()  # or another worker may be in the middle of its line
+    lock.acquire()  # another worker may be in the middle of writing a line
     try:
         with open_regular(path) as file:
             number = 0
             for number, line in enumerate(file, start=1):
                 try:
                     entry = json.loads(line)
-                except (ValueError, RecursionError):  # (bytes that are no text are ValueErrors)
+                except (ValueError, RecursionError):  # (undecodable bytes also raise a ValueError)
                     entry = None
                 whole = isinstance(entry, dict) and line.endswith(b"\n")
                 if not whole or (number == 1 and entry.get("op_code") != CREATE_STUDY):
@@ -108,11 +108,11 @@ def _database(url: str, tries: int = 5) -> RDBStorage:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         for left in reversed(range(tries)):
             try:
-                # A worker that was killed stops beating; others then count its trial as failed.
+                # A killed worker's heartbeat stops; others then count its trial as failed.
                 return RDBStorage(url, heartbeat_interval=60, grace_period=GRACE)
             except Exception as error:
-                # Workers that start together may all try to make the tables; one succeeds, the
-                # others find a table or the row with its version that "exists", or must be unique.
+                # Workers that start together may all try to create the tables; one succeeds, the
+                # others find that a table or its version row "exists", or must be unique.
                 beaten = isinstance(error, IntegrityError) or "exist" in str(error)
                 if left == 0 or not beaten:
                     raise
@@ -127,7 +127,7 @@ def join_study(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
         study = optuna.create_study(storage=storage, study_name=name)
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=storage, study_name=name)
-        # All workers with one seed would suggest the same.
+        # With the same seed, all workers would suggest the same.
         seed = derive_seed(seed, os.getpid(), time.time_ns())
     seed_sampler(study, seed)
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_min_trials=4)
@@ -135,26 +135,26 @@ def join_study(storage: BaseStorage, name: str, seed: int) -> optuna.Study:
 
 
 def seed_sampler(study: optuna.Study, seed: int) -> None:
-    """Let what the study suggests next depend on this seed and on its trials alone."""
+    """Make the study's next suggestions depend on this seed and on its trials alone."""
     study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
 
 
 def fail_dead_trials(study: optuna.Study, alone: bool = False) -> int:
-    """Give up the trials of workers that have died, as far as can be known from here.
+    """Mark the trials of dead workers as failed, as far as this process can tell.
 
     Args:
         study: the study.
-        alone: whether nobody else is at the study, and this process is at none of its trials: then
-            all that are running are given up.
+        alone: whether this process is the study's only worker, and has no trial running: then all
+            running trials are marked as failed.
     Returns: the number of trials that are finished or running.
     """
     count = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        optuna.storages.fail_stale_trials(study)  # (does nothing where there are no heartbeats)
+        optuna.storages.fail_stale_trials(study)  # (does nothing without heartbeats)
     for trial in study.get_trials(deepcopy=False):
         if trial.state is TrialState.RUNNING and (alone or _is_dead(trial)):
-            with suppress(optuna.exceptions.UpdateFinishedTrialError):  # others saw it, too
+            with suppress(optuna.exceptions.UpdateFinishedTrialError):  # by another worker
                 study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
         elif trial.state is TrialState.RUNNING or trial.state in FINISHED:
             count += 1
@@ -162,14 +162,14 @@ def fail_dead_trials(study: optuna.Study, alone: bool = False) -> int:
 
 
 def worker_name() -> str:
-    """This process, on this machine."""
+    """An identifier of this process on this machine."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def _is_dead(trial: FrozenTrial) -> bool:
-    """Whether a trial's worker ran on this machine and has ended; others cannot be asked.
+    """Whether a trial's worker ran on this machine and has ended; elsewhere it cannot be known.
 
-    One that has not even said who it is died when it had just begun.
+    A worker that has not even recorded its name died right after it started.
     """
     worker, begun = trial.user_attrs.get("worker"), trial.datetime_start
     if worker is None:

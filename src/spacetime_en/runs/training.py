@@ -1,4 +1,4 @@
-"""Train in a folder: prepare the run, fit the model, finish; resumed after any interruption."""
+"""Train in a folder: prepare the run, fit the model, finish; resumable at any time."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ MAY_CHANGE = ("epochs", "steps", "max_time", "save_every", "accelerator", "devic
 
 @dataclass(frozen=True)
 class Divergence:
-    """What ``diverged.json`` tells.
+    """The content of ``diverged.json``.
 
     Args:
         message: the sentence for the user.
-        training_windows: indices of those in the batch.
-        step: number of optimiser steps that were done.
+        training_windows: indices of the windows in the batch.
+        step: number of optimiser steps done.
         seconds: spent on them, by the clock of the settings.
     """
 
@@ -85,14 +85,14 @@ def train(
         display: show the progress on standard error.
         notify: called with lines for the user.
         trust: whether the config of the run to resume is trusted, see :meth:`Run.open`.
-        task: that of the config, if it is loaded already.
+        task: that of the config, if already loaded.
     """
     folder, first = Path(out), is_first_process()
     notify = notify if first else lambda text: None
     _check_free(folder, resume)
     for name in ("checkpoints", "logs", "model"):
         inside(folder, folder / name)
-    # One process at a time, with those that train together with it.
+    # One training at a time; the processes of a distributed training count as one.
     with locked(folder) if first else nullcontext(lambda: None) as check_folder:
         _check_free(folder, resume)
         prepared = _prepare(config, folder, notify, trust, task)
@@ -104,7 +104,7 @@ def train(
 
 
 def keep_untrained(config: Config, out: str | os.PathLike[str], task: Task) -> Run:
-    """A run of a model that has nothing to train, such as the straight line, ready to forecast.
+    """Create a run of a model with nothing to train, such as the straight line.
 
     Args:
         config: the preset, the task and all settings.
@@ -125,8 +125,8 @@ def keep_untrained(config: Config, out: str | os.PathLike[str], task: Task) -> R
 
 
 def is_first_process() -> bool:
-    """Whether this is the process that writes and prints, of those that train together."""
-    # As Lightning finds it, without importing Lightning.
+    """Whether this process writes and prints, of those in a distributed training."""
+    # As Lightning determines it, without importing Lightning.
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
     name = next((name for name in names if name in os.environ), None)
     if name is None:
@@ -141,7 +141,7 @@ def is_first_process() -> bool:
 
 
 def _check_free(folder: Path, resume: bool) -> None:
-    """Refuse a folder of something else, and a run that is not to be resumed."""
+    """Refuse a folder with other contents, or a run that is not to be resumed."""
     if is_first_process():
         refuse_foreign(folder, "run", FACTS_FILE)
     if _has_checkpoints(folder) and not resume:
@@ -161,7 +161,7 @@ def _has_checkpoints(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A run that is written to its folder, and where to continue; None: with initial weights."""
+    """A run written to its folder, and the state to continue from; None: initial weights."""
 
     run: Run
     task: Task
@@ -186,7 +186,7 @@ def _prepare(
         if state is not None:
             notify(f"{folder}: goes on at step {state.progress.step}.")
     if is_first_process():
-        if state is None:  # the logs of an earlier attempt are not this run's
+        if state is None:  # remove the logs of an earlier attempt
             shutil.rmtree(folder / "logs", ignore_errors=True)
         (folder / DIVERGED_FILE).unlink(missing_ok=True)
         run.write()
@@ -215,7 +215,7 @@ def _with_new_budget(old: Run, new: Run) -> Run:
 
 
 def _loggers(names: Sequence[str], folder: Path) -> list[Logger]:
-    """Lightning loggers, with a new folder for each sitting: they cannot append to old logs."""
+    """Lightning loggers, with a new folder per session: they cannot append to old logs."""
     from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
     logs = folder / "logs"
@@ -242,7 +242,7 @@ def _loggers(names: Sequence[str], folder: Path) -> list[Logger]:
 
 
 class _Saver:
-    """Writes checkpoints. One that cannot be written is lost, but training goes on.
+    """Writes checkpoints. If one cannot be written, training goes on without it.
 
     Args:
         run: the run to write to.
@@ -299,7 +299,7 @@ def _fit(
         ) from None
     except Interrupted:
         if not first:
-            sys.exit(0)  # or Lightning, whose children these are, kills the first process as well
+            sys.exit(0)  # or Lightning, the parent of these processes, would also kill the first
         again = f"spacetime train --out {shlex.quote(str(folder))} --resume"
         raise Interrupted(f"stopped; go on with: {again}") from None
 

@@ -1,4 +1,4 @@
-"""The Lie algebra of a fitted law: generators that commute with it, found without being asked for.
+"""The Lie algebra of a fitted law: generators that commute with it, found without candidates.
 
 A forecaster f that knows nothing of symmetries is fitted to the residuals from the straight line. A
 generator acts on whole windows, z -> z + eps g z, for g = (A, b, w): x -> A x + b + w t, v -> A v +
@@ -6,9 +6,9 @@ w. It is a symmetry of f where
 
     L_g f(z) = D f(z)[g z] - A f(z)
 
-vanishes (as LieGG asks of networks; Moskalev et al. 2022). L_g is linear in g, so that the squared
-norms E|L_g f|^2 / E|f|^2 are a quadratic form on all generators; its null space is the algebra. Two
-fits on halves of the recordings, one for each factor, keep the noise of f out of the form.
+vanishes (the idea of LieGG for networks; Moskalev et al. 2022). L_g is linear in g, so that the
+squared norms E|L_g f|^2 / E|f|^2 are a quadratic form on all generators; its null space is the
+algebra. Two fits on halves of the recordings, one for each factor, keep the noise of f out of it.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ HALVINGS_OF_FITS = 6
 ACTED_ON = 300  # windows that generators act on
 STEP = 1e-4
 PENALTY = 1e-4
-LEAST_ALIKE = 0.1  # cosine of fits on two halves of the recordings
-COMMUTES = 0.05  # a generator that changes forecasts by less, beside their size, is a symmetry
+LEAST_ALIKE = 0.1  # cosine similarity of fits on two halves of the recordings
+COMMUTES = 0.05  # a generator that changes forecasts by less, relative to their size, is a symmetry
 
 
 @dataclass(frozen=True)
 class Algebra:
-    """What was found.
+    """The algebra found.
 
     Args:
-        values: the singular values of g -> L_g f, increasing, (g,): by how much the generator of
-            each changes forecasts, beside their size.
+        values: the singular values of g -> L_g f, increasing, (g,): by how much each generator
+            changes forecasts, relative to their size.
         errors: their standard errors over halvings of the recordings, (g,).
-        shares: how much of the null space is of each kind, by name: the number of its dimensions.
+        shares: the composition of the null space, by kind: the number of dimensions of each.
         dimensions: of all generators of each kind.
-        words: its name.
+        words: the algebra's name.
     """
 
     values: tuple[float, ...]
@@ -64,7 +64,7 @@ class Algebra:
 
 @dataclass(frozen=True)
 class Generator:
-    """x -> A x + b + w t and v -> A v + w, and what kind of motion that is."""
+    """x -> A x + b + w t and v -> A v + w, and the kind of motion."""
 
     kind: str
     A: Array
@@ -73,11 +73,11 @@ class Generator:
 
 
 def generators(n: int, length: float, speed: float) -> list[Generator]:
-    """An orthonormal basis of them: rotations, scaling, shears, translations and boosts.
+    """An orthonormal basis of generators: rotations, scaling, shears, translations and boosts.
 
     Args:
         n: dimensions of space.
-        length, speed: of a translation and a boost that count as 1.
+        length, speed: of a translation and a boost of norm 1.
     """
     zero, none = np.zeros((n, n)), np.zeros(n)
     found = []
@@ -108,7 +108,7 @@ def acted(graph: SpacetimeGraph, g: Generator, step: float) -> SpacetimeGraph:
 
 
 class _Functions:
-    """Components of vectors and place, and their products with the logarithms of lengths."""
+    """Components of vectors and positions, and their products with logarithms of lengths."""
 
     def __init__(self, vectors: Array, position: Array) -> None:
         both = np.concatenate([vectors, position[:, None]], axis=1)
@@ -203,7 +203,7 @@ def _fits_of_halves(fitted: Array, rows: Rows, seed: int) -> list[Array]:
 def _named(
     shares: dict[str, float], counts: dict[str, int], every: list[Generator], null: Array, n: int
 ) -> str:
-    """The null space in words."""
+    """The name of the null space."""
     parts = []
     turning = round(shares.get("rotation", 0.0))  # (a line has no rotations, and no shears)
     if n > 1 and turning == counts["rotation"]:

@@ -1,4 +1,4 @@
-"""Directions that a broken law leaves alone: an axis of rotations, and planes of mirrors."""
+"""Directions that a partly broken symmetry preserves: an axis of rotation, and mirror planes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from spacetime_en.symmetries.questions import Turning
 from spacetime_en.symmetries.rows import Array
 
 HALVINGS = 20
-NEAR = np.cos(np.deg2rad(15))  # a direction of the laboratory this near is the one that is meant
-SEEN = 4.0  # standard errors of a constant field that is there
+NEAR = np.cos(np.deg2rad(15))  # a laboratory axis this close is taken to be the one that is meant
+SEEN = 4.0  # standard errors at which a constant field counts as present
 
 
 def axes_of(turning: Turning) -> list[Array]:
-    """What may be an up, likeliest first, (n,) each; whether it is one, a test decides.
+    """Candidates for an up direction, likeliest first, (n,) each, to be confirmed by a test.
 
-    In the plane it is the direction of a constant field, if there is one; in space, the axis about
-    which rotations change the broken part of the law least. It points against the mean residual,
-    in which forces between nodes cancel.
+    In the plane: the direction of a constant field, if there is one; in space: the axis about which
+    rotations change the broken part of the law least. It points against the mean residual, in
+    which forces between nodes cancel.
     """
     n = turning.rows.dims
     if n == 2 and np.linalg.norm(turning.evidence.z[:2]) < SEEN:
@@ -35,8 +35,8 @@ def axes_of(turning: Turning) -> list[Array]:
 def mirrors_of(turning: Turning) -> list[Array]:
     """Unit normals of mirrors that may hold where rotations do not, (n,) each.
 
-    The axes of the laboratory, those of the symmetric parts of the matrices that were found, and,
-    in the plane, the direction across the mean residual.
+    The axes of the laboratory, those of the symmetric parts of the matrices found, and, in the
+    plane, the direction perpendicular to the mean residual.
     """
     n = turning.rows.dims
     found = list(np.eye(n))
@@ -78,7 +78,7 @@ def _least_changed(turning: Turning) -> Array:
 
 
 def _sums(turning: Turning) -> tuple[Array, Array]:
-    """What a regression on the fields needs of each group, (G, q, q) and (G, q)."""
+    """The sums over each group that a regression on the fields needs, (G, q, q) and (G, q)."""
     rows, q = turning.rows, turning.over.shape[1]
     gram = np.zeros((rows.groups.count, q, q))
     side = np.zeros((rows.groups.count, q))

@@ -1,7 +1,7 @@
-"""Where a field is round about, if it is: the mean of a sample is only near that place.
+"""The centre of a round field, if it is one: the mean of a sample is only near it.
 
-About another place the field is not round, and its first term there is a constant force, which
-passes for a direction of space.
+About another point the field is not round, and its first term there is a constant force, which
+passes for a preferred direction of space.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import numpy as np
 from spacetime_en.symmetries.questions import Asked, handed_frames
 from spacetime_en.symmetries.rows import Array, Rows
 
-_REACH = 0.15  # of a step, in standard deviations of the place
+_REACH = 0.15  # step size, in standard deviations of the position
 _MOST_STEPS = 5
 
 
 def centre_of(rows: Rows, identity: bool) -> Array:
-    """The place about which a law that all rotations leave alone forecasts best, (n,).
+    """The point about which a rotationally symmetric law forecasts best, (n,).
 
-    From the mean place, by parabolas through the held-out errors at three places on each axis.
+    From the mean position, by parabolas through the held-out errors at three points on each axis.
     """
     centre = rows.position.mean(0)
     reach = _REACH * float(np.sqrt(rows.position.var(0).mean()))
@@ -31,7 +31,7 @@ def centre_of(rows: Rows, identity: bool) -> Array:
 
 
 def _step(rows: Rows, identity: bool, centre: Array, reach: Array) -> float:
-    """How many times `reach` to go, at most once: to the lowest point of the parabola."""
+    """How many times `reach` to move, at most once: to the minimum of the parabola."""
     back, here, ahead = (_error(rows, identity, centre + k * reach) for k in (-1, 0, 1))
     curvature = back + ahead - 2 * here
     if curvature <= 0:
@@ -40,7 +40,7 @@ def _step(rows: Rows, identity: bool, centre: Array, reach: Array) -> float:
 
 
 def _error(rows: Rows, identity: bool, centre: Array) -> float:
-    """The held-out squared error of forecasts in frames that turn with the rows."""
+    """The held-out squared error of forecasts in frames that rotate with the rows."""
     about = rows.with_place(centre)
     frames, _ = handed_frames(about, np.zeros((0, rows.dims)))
     asked = Asked.of(about, identity, frames)

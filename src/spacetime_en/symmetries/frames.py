@@ -1,4 +1,4 @@
-"""Frames that windows bring along: axes made of a row's own vectors, which turn with it.
+"""Equivariant frames of windows: axes made of a row's own vectors, which rotate with it.
 
 For a frame h(z) with h(g z) = h(z) g^-1, the law P(y | z) has the symmetry g if and only if h y,
 given the window in its own frame, h z, does not depend on h.
@@ -10,18 +10,18 @@ import numpy as np
 
 from spacetime_en.symmetries.rows import Array
 
-_ROUNDING = 1e-9  # of the length of a vector
+_ROUNDING = 1e-9  # relative to the length of a vector
 
 
 def own_frames(vectors: Array, axis: Array | None = None) -> Array:
-    """Rotations to a frame of each row's own, (R, n, n), det = 1: Gram-Schmidt on its vectors.
+    """Rotations to each row's own frame, (R, n, n), det = 1: Gram-Schmidt on its vectors.
 
-    A row whose vectors are parallel, or zero, gets axes of the laboratory in their place: a frame
-    that does not turn with the row, and tells nothing.
+    A row whose vectors are parallel, or zero, gets laboratory axes instead: a frame that does not
+    rotate with the row, and carries no information.
 
     Args:
         vectors: (R, K, n), the most reliable first.
-        axis: leave this direction as it is, the first of every frame, (n,); None: none.
+        axis: keep this direction as the first of every frame, (n,); None: none.
     """
     R, _, n = vectors.shape
     laboratory = np.broadcast_to(np.eye(n), (R, n, n))
@@ -43,8 +43,8 @@ def own_frames(vectors: Array, axis: Array | None = None) -> Array:
 def turned(frames: Array, vectors: Array) -> Array:
     """Vectors of each row in its frame: (R, n, n) and (R, n) or (R, K, n) -> the same shape.
 
-    Components that are rounding, as of vectors that frames are made of, are 0: standardised, they
-    would be as good as any other.
+    Components that are rounding errors, as of vectors that frames are made of, are set to 0: once
+    standardised, they would count like any other.
     """
     if vectors.ndim == 2:
         return turned(frames, vectors[:, None])[:, 0]

@@ -1,4 +1,4 @@
-"""Does something predict what is left of a target once all that may predict it has been taken out?
+"""Does something predict what is left of a target, once all allowed predictors are taken out?
 
 Let y (a residual), c (what a symmetric law may depend on) and psi (what it may not) belong to each
 row. Under the null hypothesis y is independent of psi given c, so that
@@ -7,8 +7,8 @@ row. Under the null hypothesis y is independent of psi given c, so that
 
 Both expectations are regressions, fitted on other recordings than those they are used on; the
 product of their errors is small even where each of them is not (the generalised covariance
-measure of Shah and Peters 2020; Robinson 1988; double machine learning). Where c alone tells psi,
-nothing is left of psi, and nothing is claimed: that everybody walks along x is no evidence.
+measure of Shah and Peters 2020; Robinson 1988; double machine learning). Where c alone determines
+psi, nothing is left of psi, and nothing is claimed: that everybody walks along x is no evidence.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from spacetime_en.intervals import Groups, mean_intervals
 from spacetime_en.symmetries.rows import Array
 
 FOLDS = 10
-# On which folds, [k, j] for fold j, the regressions of fold k are fitted: on all others; a law that
-# is part of psi on the next two; what is taken out of y and psi, then, on those that neither
-# share with that law nor have laws that were fitted on fold k.
+# Which folds, [k, j] for fold j, the regressions of fold k are fitted on: all others; a law that is
+# part of psi, on the next two; what is then taken out of y and psi, on those that this law was not
+# fitted on, and whose own laws were not fitted on fold k.
 OTHERS = ~np.eye(FOLDS, dtype=bool)
 NEXT = np.roll(np.eye(FOLDS, dtype=bool), 1, axis=1) | np.roll(np.eye(FOLDS, dtype=bool), 2, axis=1)
 REST = OTHERS & ~NEXT & ~NEXT.T
 FLIPS = 4_999
 PENALTIES = 10.0 ** np.arange(-7, 3)  # relative to the mean square of the basis, of all rows
-LEAST_SPREAD = 0.02  # of the variance of psi must be left, given c
+LEAST_SPREAD = 0.02  # of the variance of psi that must be left, given c
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a test found.
+    """The result of a test.
 
     Args:
         p: the probability of so large a statistic if the symmetry holds; None: nothing is left to
@@ -44,7 +44,7 @@ class Evidence:
             share of it, on recordings that were not fitted.
         interval: of the gain, 95 %; None: too few groups.
         explained: the share of the residual's square that c explains.
-        spread: the share of the variance of psi that is left given c.
+        spread: the fraction of the variance of psi that is left given c.
         z: the studentised covariance of each psi with the residual, (q,).
     """
 
@@ -57,7 +57,7 @@ class Evidence:
 
     @property
     def size(self) -> tuple[float, float, float]:
-        """How much psi changes a forecast, beside the residual itself, with a 95 % interval.
+        """How much psi changes a forecast, relative to the residual itself, with a 95 % interval.
 
         The root of (gain x unexplained share): 0.1 for a force that is 10 % off. Negative gains
         count as 0.
@@ -69,7 +69,7 @@ class Evidence:
 
 
 def folds_of(groups: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
-    """A fold from 0 for each row; a group is never in two."""
+    """A fold from 0 for each row; no group is in two folds."""
     count = int(groups.max()) + 1
     order = np.random.default_rng(seed).permutation(count)
     return (order % FOLDS)[groups]
@@ -77,13 +77,13 @@ def folds_of(groups: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Smoother:
-    """Ridge regressions on a basis, fitted for each fold on others, (R, p).
+    """Ridge regressions on a basis, fitted for each fold on other folds, (R, p).
 
     Args:
         basis: standardised, a constant first.
         folds: (R,).
         grams: B^T B of each fold.
-        fitted_on: on which folds that of fold k is fitted, (FOLDS, FOLDS).
+        fitted_on: the folds on which that of fold k is fitted, (FOLDS, FOLDS).
         axes: the eigenvectors of B^T B of the rows that a fold's regression is fitted on, by fold.
         sizes: the eigenvalues.
     """
@@ -103,7 +103,7 @@ class Smoother:
         deviation = basis.std(0)
         kept = deviation > 1e-9 * np.maximum(np.abs(basis).max(0), 1e-300)
         basis = (basis[:, kept] - basis[:, kept].mean(0)) / deviation[kept]
-        # A few far-away rows must not decide: a column's values end at six deviations.
+        # Limit the influence of a few outlying rows: columns are clipped at six deviations.
         basis = np.clip(basis, -6, 6)
         basis = np.concatenate([np.ones((len(basis), 1)), basis], axis=1)
         parts = [basis[folds == k] for k in range(FOLDS)]
@@ -119,12 +119,12 @@ class Smoother:
     def fits(self, values: Array) -> Array:
         """The regression of each column on the basis, held-out fold by fold, (R, q) -> (R, q).
 
-        Each column has the penalty with which its held-out error is least.
+        Each column has the penalty with the lowest held-out error.
         """
         return self.fits_and_freedom(values)[0]
 
     def fits_and_freedom(self, values: Array) -> tuple[Array, Array]:
-        """The same, and the degrees of freedom that each column has used, (q,)."""
+        """The same, and the degrees of freedom used by each column, (q,)."""
         best = np.full(values.shape[1], np.inf)
         made, freedom = np.zeros_like(values), np.zeros(values.shape[1])
         folds = [self.folds == k for k in range(FOLDS)]
@@ -162,9 +162,9 @@ def weigh(
         smoother: regressions on functions of c.
         residual: y, (R, n).
         psi: (R, q, n), each a vector field that the symmetry forbids.
-        groups: what is independent.
+        groups: the independent units.
         group: of each row, (R,).
-        least_spread: psi of which less is left, given c, are not looked at.
+        least_spread: psi of which less is left, given c, are ignored.
         seed: of the random signs.
     """
     R, q, n = psi.shape
@@ -187,8 +187,8 @@ def weigh(
     sums = np.zeros((groups.count, products.shape[1]))
     np.add.at(sums, group, products)
     z = sums.sum(0) / np.maximum(np.sqrt(np.square(sums).sum(0)), 1e-300)
-    # The errors of both regressions have a product in common that no flip of signs shows: its
-    # variance, beside that of the sum itself, is what the degrees of freedom are to the rows.
+    # The errors of both regressions have a common product that no flip of signs shows: its
+    # variance, relative to that of the sum itself, is the ratio of degrees of freedom to rows.
     common = min(freedom.max(), psi_freedom.max()) / R
     p = _by_flipping(sums, 1 + common, seed)
     gains = _gains(left, over, smoother.folds)
@@ -210,10 +210,10 @@ def weigh(
 def _by_flipping(sums: Array, inflation: float, seed: int) -> float:
     """The p-value of the largest studentised sum, by random signs of the groups, (G, q).
 
-    Under the null hypothesis each group's sum has mean 0. Their sizes, which differ a lot, stay.
+    Under the null hypothesis each group's sum has mean 0. Their sizes, which vary widely, stay.
 
     Args:
-        inflation: of the variance of the whole sum, beside that of its parts.
+        inflation: of the variance of the whole sum, relative to that of its parts.
     """
     generator = np.random.default_rng(seed)
     size = np.maximum(np.sqrt(np.square(sums).sum(0)), 1e-300)
@@ -221,7 +221,7 @@ def _by_flipping(sums: Array, inflation: float, seed: int) -> float:
     larger = 0
     for part in np.array_split(np.empty(FLIPS), max(1, FLIPS * len(sums) // (1 << 23))):
         signs = generator.choice([-1.0, 1.0], size=(len(part), len(sums)))
-        # (Rounding must not make the flip that changes nothing look smaller than itself.)
+        # (Rounding must not make the identity flip look smaller than itself.)
         larger += int((np.abs(signs @ sums / size).max(1) >= found * (1 - 1e-12)).sum())
     return (1 + larger) / (1 + FLIPS)
 
@@ -237,7 +237,7 @@ def _gains(left: Array, over: Array, folds: NDArray[np.int64]) -> Array:
     fitted = np.empty_like(left)
     for k in range(FOLDS):
         gram, side = sum(grams) - grams[k], sum(sides) - sides[k]
-        # Weights that are noise shrink: ten rows' worth of nothing for each.
+        # Shrink weights that are noise: ten rows' worth of zeros for each.
         beta = np.linalg.solve(gram + 0.01 * np.trace(gram) / q * np.eye(q), side)
         fitted[folds == k] = np.einsum("rqn,q->rn", over[folds == k], beta)
     return np.asarray((np.square(left) - np.square(left - fitted)).sum(1))

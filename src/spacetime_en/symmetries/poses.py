@@ -1,9 +1,9 @@
-"""Are windows turned in enough ways to tell whether the law of motion turns with them?
+"""Are windows rotated in enough ways to tell whether the law of motion is equivariant?
 
-If all walk along one line, a law that knows this line and one that knows where everybody is heading
-forecast the same, and no test can tell them apart. The frame of a window is then not spread over
-the group, what is left of psi given c is what c, a part of the window, does not know of the rest,
-and passes for a broken law.
+If everybody walks along one line, a law that knows this line and one that knows each heading make
+the same forecasts, and no test can tell them apart. The frame of a window is then not spread over
+the group: what is left of psi given c is what c, a part of the window, does not know of the rest,
+and passes for a broken symmetry.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import numpy as np
 
 from spacetime_en.symmetries.rows import VELOCITY, Array, Rows
 
-ALIKE = 0.9  # share of the shapes of windows, as a length, that is the same for all
-FLAT = 0.02  # share of the square of all lengths that is across a plane
+ALIKE = 0.9  # fraction of the shapes of windows, as a length, that is common to all
+FLAT = 0.02  # fraction of the sum of squared lengths that is perpendicular to a plane
 
 
 def same_pose(rows: Rows, axis: Array | None = None) -> str | None:
     """Why rotations cannot be told from what windows have in common; None: they can.
 
     Three shapes of each window count, as sums u u^T, (n, n), of trace 1: of its mean velocity, of
-    the velocities of its nodes, and of their places about their mean. Turned by chance, they are
-    1 / n on average.
+    the velocities of its nodes, and of their positions about their mean. For random orientations
+    their mean is 1 / n.
 
     Args:
-        axis: ask about rotations about this direction only: what is along it does not count, (n,).
+        axis: consider rotations about this direction only: components along it do not count, (n,).
     """
     across = np.eye(rows.dims) if axis is None else np.eye(rows.dims) - np.outer(axis, axis)
     v = rows.vectors[:, VELOCITY] @ across
@@ -48,14 +48,14 @@ def _outer(vectors: Array) -> Array:
 
 
 def _sums(values: Array, rows: Rows) -> Array:
-    """Over the nodes of each window, (R, ...) -> (W, ...)."""
+    """Sums over the nodes of each window, (R, ...) -> (W, ...)."""
     sums = np.zeros((rows.windows, *values.shape[1:]))
     np.add.at(sums, rows.window, values)
     return sums
 
 
 def _means(values: Array, rows: Rows) -> Array:
-    """Over the nodes of each window, (R, n) -> (W, n)."""
+    """Means over the nodes of each window, (R, n) -> (W, n)."""
     count = np.bincount(rows.window, minlength=rows.windows)
     return np.asarray(_sums(values, rows) / np.maximum(count, 1)[:, None])
 
@@ -67,13 +67,13 @@ def _of_trace_1(shapes: Array) -> Array:
 
 
 def _alike(shapes: Array, across: Array) -> float:
-    """How large the mean is beside the shapes themselves, without their round part; 0 to 1."""
+    """The size of the mean relative to the shapes, both without their isotropic part; 0 to 1."""
     shapes = _of_trace_1(shapes) - across / np.trace(across)
     size = np.square(shapes).sum((1, 2))
     return float(np.linalg.norm(shapes.mean(0)) / np.sqrt(size.mean())) if size.any() else 0.0
 
 
 def _least(shapes: Array) -> float:
-    """The least extent in any direction; of windows without shapes, 0."""
+    """The least extent in any direction; 0 for windows without shapes."""
     shapes = _of_trace_1(shapes)
     return float(np.linalg.eigvalsh(shapes.mean(0))[0]) if len(shapes) else 0.0

@@ -1,7 +1,7 @@
 """One question for each group: what its law may depend on, c, and what it may not, psi.
 
-Each asks for one group only, and takes no other for granted: the question of translations, say, has
-directions of the laboratory in c, so that a wind is no answer to it.
+Each concerns one group only, and takes no other for granted: the question of translations, say, has
+directions of the laboratory in c, so that a wind does not count as an answer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from spacetime_en.symmetries.partial import (
 from spacetime_en.symmetries.rows import VELOCITY, Array, Rows
 
 WAVES = 100  # random Fourier features
-LONGEST = 0.99  # quantile: longer residuals count as this long
+LONGEST = 0.99  # quantile: longer residuals are shortened to this length
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Rows for a question, in the frame in which it is put.
+    """Rows for a question, in the frame in which it is asked.
 
     Args:
         rows: whose groups count.
@@ -61,12 +61,12 @@ class Asked:
         return Smoother.of(basis, folds_of(rows.group), fitted_on)
 
     def law(self, smoother: Smoother) -> Array:
-        """What a symmetric law makes of each row, for fields psi, (R, n).
+        """The prediction of a symmetric law for each row, for fields psi, (R, n).
 
         For each fold it is fitted on the next two, and what `smoother` takes out of y and psi on
-        others (`REST`). If psi had the fit that is taken out of y, the noise of that fit would
-        stand on both sides of the covariance, and pass for a broken law wherever c tells psi only
-        roughly.
+        others (`REST`). If psi contained the fit that is taken out of y, that fit's noise would
+        appear on both sides of the covariance, and pass for a broken symmetry wherever c determines
+        psi only roughly.
         """
         return smoother.on(NEXT).fits(self.residual)
 
@@ -74,8 +74,8 @@ class Asked:
 def functions_of(vectors: Array, scalars: Array, who: Array) -> Array:
     """A basis of functions of c, (R, p).
 
-    Components; components times the logarithms of all lengths, of which forces at any distance are
-    made; random waves; attributes and, for nodes that differ, indicators, times components.
+    Components; components times the logarithms of all lengths, which represent forces at any
+    distance; random waves; attributes and, for nodes that differ, indicators, times components.
 
     Args:
         vectors: (R, K, n).
@@ -113,7 +113,7 @@ def _products(a: Array, b: Array) -> Array:
 
 
 def _who(rows: Rows, identity: bool) -> Array:
-    """Indicators of the nodes if they matter, else of nodes that attributes already name."""
+    """Indicators of the nodes if they matter, else of nodes identified by their attributes."""
     nodes = int(rows.node.max()) + 1
     if nodes < 2:
         return np.zeros((len(rows), 0))
@@ -130,9 +130,9 @@ def _who(rows: Rows, identity: bool) -> Array:
 
 
 def bounded(residual: Array) -> Array:
-    """Residuals, the longest shortened: a few close encounters would drown all others.
+    """Residuals, the longest shortened: a few close encounters would dominate all others.
 
-    A function of the residual alone that turns with it: what is independent stays so.
+    An equivariant function of the residual alone: what is independent stays so.
     """
     length = np.linalg.norm(residual, axis=1)
     most = np.quantile(length, LONGEST)
@@ -142,7 +142,7 @@ def bounded(residual: Array) -> Array:
 def answer(
     asked: Asked, smoother: Smoother, psi: Sequence[Array], least_spread: float = LEAST_SPREAD
 ) -> Evidence:
-    """Weigh the fields psi, (R, n) or (R, q, n) each."""
+    """Test the fields psi, (R, n) or (R, q, n) each."""
     whole = np.concatenate([f[:, None] if f.ndim == 2 else f for f in psi], axis=1)
     rows = asked.rows
     return weigh(smoother, asked.residual, whole, rows.groups, rows.group, least_spread)
@@ -182,9 +182,9 @@ def permutation(rows: Rows) -> Evidence | None:
 
 
 def translation(rows: Rows, identity: bool) -> Evidence:
-    """Does it matter where it is? psi: functions of the place, along each direction.
+    """Does absolute position matter? psi: functions of the position, along each direction.
 
-    Linear, quadratic, and beyond the tenths nearest to the borders, where walls are.
+    Linear, quadratic, and beyond the outermost deciles, where walls are.
     """
     asked = Asked.of(rows, identity)
     place = rows.position - rows.position.mean(0)
@@ -199,7 +199,7 @@ def translation(rows: Rows, identity: bool) -> Evidence:
 
 
 def boost(rows: Rows, identity: bool) -> Evidence:
-    """Does it matter how fast all move together? psi: linear in the velocity, and drag |v| v."""
+    """Does the common velocity matter? psi: linear in the velocity, and drag |v| v."""
     asked = replace(Asked.of(rows, identity), given=rows.relative)
     v = rows.vectors[:, VELOCITY]
     drag = np.linalg.norm(v, axis=1, keepdims=True) * v
@@ -207,7 +207,7 @@ def boost(rows: Rows, identity: bool) -> Evidence:
 
 
 def time_shift(rows: Rows, identity: bool) -> Evidence:
-    """Does it matter when it is? psi: t and t^2, times what moves the node."""
+    """Does absolute time matter? psi: t and t^2, times what moves the node."""
     asked = Asked.of(rows, identity)
     smoother = asked.smoother(REST)
     expected = asked.law(smoother)
@@ -224,7 +224,7 @@ class Turning:
 
     Args:
         evidence: of all psi.
-        rows: that were asked.
+        rows: that were tested.
         matrices: M of the fields M u, (m, n, n): those that rotations change.
         moments: of u, the velocity and the expected residual, E[u u^T], (2, n, n).
         left: the residual that c does not explain, in the laboratory, (R, n).
@@ -240,14 +240,14 @@ class Turning:
 
 
 def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning:
-    """Does it matter which way it goes? psi: a constant field, fields M u of matrices M, and cubes.
+    """Does direction matter? psi: a constant field, fields M u of matrices M, and cubes.
 
-    u is the velocity and the residual that a symmetric law would make: that is anisotropy. What the
-    three axes have in common, as forces that are clipped component by component, no matrix shows;
-    for that there are cubic fields, also of the sums that weigh the nearest nodes most.
+    u is the velocity and the residual that a symmetric law predicts: this detects anisotropy. What
+    treats the three axes alike, such as forces that are clipped component by component, shows in
+    no matrix; for that there are cubic fields, also of the sums that weight the nearest nodes most.
 
     Args:
-        axis: ask for rotations about this direction only, (n,).
+        axis: test rotations about this direction only, (n,).
     """
     order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
     frames = own_frames(rows.vectors[:, order], axis)
@@ -273,7 +273,7 @@ def turning_of(rows: Rows, identity: bool, axis: Array | None = None) -> Turning
 
 
 def cubic_field(u: Array, axis: Array | None = None) -> Array:
-    """sum_k u_k^3 e_k / |u|^2, without the part that rotations leave as it is, (R, n)."""
+    """sum_k u_k^3 e_k / |u|^2, without its rotationally symmetric part, (R, n)."""
     n = u.shape[1]
 
     def cubed(u: Array) -> Array:
@@ -289,7 +289,7 @@ def cubic_field(u: Array, axis: Array | None = None) -> Array:
 
 
 def changed_matrices(n: int, axis: Array | None = None) -> Array:
-    """An orthonormal basis of the matrices that have no part that rotations leave as it is.
+    """An orthonormal basis of the matrices without a rotationally symmetric part.
 
     M commutes with all rotations if it is a multiple of 1, and, in the plane, of the quarter turn;
     with those about an axis a, also if it is one of a a^T and of the quarter turn about a.
@@ -309,10 +309,10 @@ def changed_matrices(n: int, axis: Array | None = None) -> Array:
 
 
 def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
-    """Does left differ from right? psi: the handedness of a row, times what moves the node.
+    """Does handedness matter? psi: the handedness of a row, times what moves the node.
 
     Args:
-        axes: directions that the mirror leaves alone, (a, n): none, if all rotations hold.
+        axes: directions that the mirror preserves, (a, n): none, if all rotations hold.
     """
     frames, hand = handed_frames(rows, axes)
     asked = Asked.of(rows, identity, frames)
@@ -325,10 +325,10 @@ def mirrored(rows: Rows, identity: bool, axes: Array) -> Evidence:
 
 
 def handed_frames(rows: Rows, axes: Array) -> tuple[Array, Array]:
-    """Frames that mirrors turn along, too, (R, n, n), and the handedness of each row, (R, 1).
+    """Frames that are equivariant to mirrors, too, (R, n, n), and each row's handedness, (R, 1).
 
     Args:
-        axes: directions that are left alone, (a, n).
+        axes: directions that are preserved, (a, n).
     """
     order = [VELOCITY, *range(rows.vectors.shape[1] - 1, VELOCITY, -1)]
     fixed = np.broadcast_to(axes, (len(rows), *axes.shape))

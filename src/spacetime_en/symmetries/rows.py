@@ -1,4 +1,4 @@
-"""Windows as rows, one for each node: what moves it away from a straight line, and by how much."""
+"""Windows as rows, one for each node: its deviation from a straight line, and its causes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from spacetime_en.intervals import Groups
 Array = NDArray[np.float64]
 MOST_ROWS = 6_000
 ENOUGH_GROUPS = 40  # fewer recordings are cut into blocks
-MOST_CHANNELS = 3  # attributes of pairs, or of nodes, that weigh sums over neighbours
-PAIRS_AT_ONCE = 1 << 22  # vectors between nodes that are looked at, at a time
-VELOCITY = 0  # the place of the velocity among the vectors of a row
+MOST_CHANNELS = 3  # attributes of pairs, or of nodes, that weight sums over neighbours
+PAIRS_AT_ONCE = 1 << 22  # vectors between nodes that are examined at a time
+VELOCITY = 0  # the index of the velocity among the vectors of a row
 OF_EACH_ROW = (
     *("residual", "vectors", "scalars", "position"),
     *("time", "node", "window", "group"),
 )
-LENGTHS = 5  # so many of them, at most, scale with the window; sums over pairs need not
+LENGTHS = 5  # at most this many of them scale with the window; sums over pairs need not
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Rows:
 
     Args:
         residual: target minus straight line, y - x - h v, (R, n), h the time to the target.
-        vectors: what moves with the node and turns with the window, as lengths, (R, K, n): h v
-            first, then where it was before, then its place and motion among the other nodes.
+        vectors: vectors that move with the node and rotate with the window, as lengths, (R, K, n):
+            h v first, then where it was before, then its position and motion among the other nodes.
         relative: which of the vectors no boost changes, (K,).
-        near: which of them are sums over the other nodes that weigh the nearest most, (K,).
+        near: which of them are sums over the other nodes that weight the nearest most, (K,).
         scalars: attributes of the nodes, (R, S).
         position: in the laboratory, at the last frame, (R, n).
         time: of the last frame, counted in steps, (R,).
@@ -75,7 +75,7 @@ class Rows:
     def with_place(self, centre: Array) -> Rows:
         """The same rows with one more vector: the last position, from a centre, (n,) or (R, n).
 
-        No boost changes it: it adds to velocities, and turns paths about the last frame.
+        No boost changes it: it adds to velocities, and rotates paths about the last frame.
         """
         place = (self.position - centre)[:, None]
         vectors = np.concatenate([self.vectors, place], axis=1)
@@ -91,8 +91,8 @@ class Sampled:
         graph, target: the windows.
         groups: of the windows.
         steps: of their last frames, (W,).
-        named: whether place i holds the same node in every window.
-        measured: whether velocities were measured, not taken from differences of frames.
+        named: whether index i is the same node in every window.
+        measured: whether velocities were measured, rather than taken from differences of frames.
     """
 
     graph: SpacetimeGraph
@@ -103,7 +103,7 @@ class Sampled:
     measured: bool
 
     def seen(self, observed: Tensor) -> Sampled:
-        """With these nodes observed, (B, L, N), and without the windows in which there is none."""
+        """With these nodes observed, (B, L, N), and without the windows that have none."""
         kept = observed.flatten(1).any(1)
         left, of_window = np.unique(self.groups.of_window[kept.numpy()], return_inverse=True)
         groups = replace(self.groups, of_window=of_window, count=len(left))
@@ -128,7 +128,7 @@ def sample(task: Task, most_rows: int = MOST_ROWS) -> Sampled:
             continue
         read.append(part[index])
         run, frames = part.locate(index)
-        # Windows of a user's own have runs of their own in every split.
+        # A user's own windows have separate runs in every split.
         runs.append(run + number * first if isinstance(part, GivenWindows) else run)
         steps.append(part.trajectories.steps[frames])
     all_steps = np.concatenate(steps)
@@ -140,12 +140,12 @@ def sample(task: Task, most_rows: int = MOST_ROWS) -> Sampled:
     sampled = Sampled(graph, target, groups, last, not task.train.ragged, measured)
     if graph.observed is None or measured:
         return sampled
-    twice = graph.observed.sum(1, keepdim=True) > 1  # once is too few for a difference
+    twice = graph.observed.sum(1, keepdim=True) > 1  # one observation is too few for a difference
     return sampled.seen(graph.observed & twice)
 
 
 def rows_of_windows(sampled: Sampled, unit: float) -> Rows:
-    """The rows of all nodes that are observed in the last frame and at the last target.
+    """The rows of all nodes that are observed in all frames and at the last target.
 
     Args:
         sampled: the windows.
@@ -193,7 +193,7 @@ def _observed_last(graph: SpacetimeGraph) -> Tensor:
 
 
 def _scalars(graph: SpacetimeGraph) -> Tensor:
-    """The attributes of nodes in the last frame, (B, N, S), without their speeds; few only."""
+    """The attributes of nodes in the last frame, (B, N, S), without their speeds; a few only."""
     B, _, N, _ = graph.x.shape
     if graph.features is None or not 1 < graph.feature_width <= 1 + MOST_CHANNELS:
         return graph.x.new_zeros(B, N, 0)
@@ -203,16 +203,16 @@ def _scalars(graph: SpacetimeGraph) -> Tensor:
 def describe(
     graph: SpacetimeGraph, unit: float
 ) -> tuple[Tensor, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The vectors of every node, (B, N, K, n); no boost changes some; some are near, (K,) each.
+    """The vectors of every node, (B, N, K, n), with masks (K,): unchanged by boosts; near.
 
-    Times h, the time to the last target, so that all are lengths: its velocity; how far it was from
-    its present line at the first frame and in the middle; its velocity and its place relative to
+    Times h, the time to the last target, so that all are lengths: its velocity; its distance from
+    its present line at the first frame and in the middle; its velocity and position relative to
     the mean of the other nodes; and sums over the others of a_ij d_ij w(|d_ij|), d_ij = x_i - x_j,
     for a_ij = 1 and attributes of edges and nodes, and w = 1 / r^3 (softened), a Gaussian, and 1;
     with the Gaussian, also sums of a_ij h (v_i - v_j). Near: those with 1 / r^3.
 
     Args:
-        graph: windows without jumps across the walls of a box.
+        graph: windows without jumps across the periodic boundary.
         unit: the width of the Gaussian; a tenth of it softens 1 / r^3.
     """
     x, v = graph.x, graph.v
@@ -229,14 +229,14 @@ def describe(
         for t in (h * v[:, -1], x[:, -1]):
             t = t.masked_fill(there == 0, 0.0)
             mean = ((t * there).sum(1, keepdim=True) - t * there) / others
-            # (A node that is alone is where it is, and moves as it does.)
+            # (A single node is its own mean.)
             alone = there.sum(1, keepdim=True) <= 1
             vectors.append(torch.where(alone, 0.0, t - mean))
             relative.append(True)
         sums = _over_pairs(graph, there[..., 0] > 0, unit)  # (B, N, C, n)
         vectors += list(sums.unbind(2))
         relative += [True] * sums.shape[2]
-        # Of each a_ij there are three sums of places, and then one of velocities.
+        # For each a_ij there are three sums of positions, and then one of velocities.
         near = np.arange(sums.shape[2]) < sums.shape[2] * 3 // 4
         near &= np.arange(sums.shape[2]) % 3 == 0
     near = np.pad(near, (len(vectors) - len(near), 0))
@@ -244,7 +244,7 @@ def describe(
 
 
 def typical_distance(graph: SpacetimeGraph) -> float:
-    """The median distance of two nodes in the last frame; of nodes that are alone, what they go."""
+    """The median distance of two nodes in the last frame; of single nodes, their displacement."""
     few = graph[evenly_spaced_indices(len(graph), 200)].to(torch.float64)
     there = _observed_throughout(few)
     pairs = there.unsqueeze(2) & there.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""All questions about one task, in an order in which an answer helps to put the next."""
+"""All questions about one task, in an order in which answers help to ask the next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spacetime_en.symmetries.rows import (
 )
 
 LEVEL = 0.05  # of a false alarm about any symmetry of a data set (Holm 1979)
-SLIGHT = 0.02  # a change of forecasts, beside the residual, that hardly matters
+SLIGHT = 0.02  # a change of forecasts, relative to the residual, that hardly matters
 # Windows are not spread over these groups by chance: late, large or fast ones look unlike others.
 # What the forecaster misses then differs, too: a change that may be below SLIGHT is no evidence.
 DRIFTING = ("time shift", "time reversal", "scale", "boost")
@@ -47,10 +47,10 @@ class Finding:
     Args:
         name: one of ``ASKED_ABOUT``.
         verdict: in a word or two.
-        score: by how much what breaks it changes a forecast, beside the residual from the straight
-            line, and the ends of its 95 % interval; None: untested.
+        score: by how much its violation changes a forecast, relative to the residual from the
+            straight line, and the ends of its 95 % interval; None: untested.
         p: the probability of as much evidence if the symmetry holds.
-        words: what to know about the verdict.
+        words: remarks on the verdict.
     """
 
     name: str
@@ -119,9 +119,9 @@ def find_symmetries(
 
     Args:
         task: whose windows.
-        tell: is called with 1 after each of ``len(ASKED_ABOUT) + 1`` steps.
+        tell: called with 1 after each of ``len(ASKED_ABOUT) + 1`` steps.
         only: ask about these only, and do not look for an algebra; none: about all.
-        most_rows: nodes in windows that are looked at.
+        most_rows: nodes in windows to examine.
     """
     if most_rows < 1:
         raise InputError(f"rows: expected 1 or more, found {most_rows}.")
@@ -141,7 +141,7 @@ def find_symmetries(
     asked: dict[str, Evidence | None] = {}
 
     def ask(name: str, question: Callable[[], Evidence | None]) -> bool:
-        """Keep an answer; whether it speaks against the symmetry."""
+        """Record an answer. Returns: whether it is evidence against the symmetry."""
         if only and name not in only:
             return False
         asked[name] = question()
@@ -149,9 +149,9 @@ def find_symmetries(
         return _speaks_against(asked[name])
 
     identity = ask("permutation", lambda: questions.permutation(rows))
-    known = questions.translation(rows, identity)  # (tells how much is explained, too)
+    known = questions.translation(rows, identity)  # (also gives the fraction explained)
     ask("translation", lambda: known)
-    # Then the law may know the place: a circular wall still lets all turn.
+    # Then the law may depend on position: a circular wall is still rotationally symmetric.
     somewhere = _speaks_against(known)
     centre = centre_of(rows, identity) if somewhere else None
     if centre is not None:
@@ -195,17 +195,17 @@ def find_symmetries(
 
 
 def _is_rounding(rows: Rows) -> bool:
-    """Whether all that is left of straight lines is the rounding of positions."""
+    """Whether the residuals from straight lines are only rounding errors of positions."""
     way = np.linalg.norm(rows.vectors[:, VELOCITY], axis=1)
     reach = np.linalg.norm(rows.position, axis=1) + way
     return bool((np.linalg.norm(rows.residual, axis=1) <= _ROUNDING * reach).all())
 
 
 def _untested(rows: Rows, somewhere: bool) -> dict[str, str]:
-    """Why rotations and reflections cannot be asked about, if they cannot.
+    """Why rotations and reflections cannot be tested, if so.
 
     Args:
-        somewhere: whether it matters where a node is.
+        somewhere: whether absolute position matters.
     """
     pose = same_pose(rows)
     untested = {} if pose is None else dict.fromkeys(("rotation", "reflection"), pose)
@@ -220,7 +220,7 @@ def _speaks_against(evidence: Evidence | None) -> bool:
 
 
 def stated_up(task: Task) -> Array | None:
-    """The direction that the data themselves call up."""
+    """The up direction given by the data."""
     up = task.train.trajectories.meta.get("up")
     return None if up is None else np.asarray(up, dtype=float) / np.linalg.norm(up)
 
@@ -250,10 +250,10 @@ def _axis(task: Task, turning: questions.Turning, rows: Rows, identity: bool) ->
 def _reflection(
     rows: Rows, identity: bool, turning: questions.Turning | None, axis: Array | None
 ) -> Evidence | None:
-    """Mirrors that contain the axis; if no rotation holds, of all that may hold the one that fits.
+    """Mirrors that contain the axis; if no rotation holds, the best-fitting candidate mirror.
 
-    (Where rotations cannot be tested, neither can whether a window has another hand or was turned;
-    only on a line there is nothing to be turned.)
+    (Where rotations cannot be tested, a change of handedness cannot be told from a rotation, except
+    on a line, which has no rotations.)
     """
     if axis is not None or turning is None or not _speaks_against(turning.evidence):
         kept = np.zeros((0, rows.dims)) if axis is None else axis[None]

@@ -1,6 +1,6 @@
 """Groups that transform whole windows: scale, and the direction of time.
 
-Their questions are put to windows that are read again, divided by their size or played backwards.
+Their questions use windows that are read again, divided by their size or played backwards.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from spacetime_en.symmetries.rows import (
 # Of the direction of time, given the state: where starts look unlike ends, a forecaster that is
 # good at the ones and bad at the others would pass for a law that knows the direction.
 LEAST_OVERLAP = 0.7
-LEAST_SIZES = 0.1  # standard deviation of the logarithm of the sizes of windows
+LEAST_SIZES = 0.1  # standard deviation of the log size of windows
 
 
 def scaling(sampled: Sampled, unit: float, identity: bool, centre: Array | None) -> Evidence | None:
     """Does size matter? Windows are divided by their size s; psi: log s, times what moves.
 
     Args:
-        centre: about which the law may know the place, (n,); None: it does not.
+        centre: about which the law may depend on position, (n,); None: it does not.
     """
     graph, target = sampled.graph.to(torch.float64), sampled.target.to(torch.float64)
     if graph.box is not None:
@@ -75,14 +75,14 @@ def scaling(sampled: Sampled, unit: float, identity: bool, centre: Array | None)
 def time_reversal(
     sampled: Sampled, unit: float, identity: bool, centre: Array | None
 ) -> Evidence | None:
-    """Played backwards, is it the same law? psi: the direction of time, times what moves.
+    """Is the law the same when played backwards? psi: the direction of time, times what moves.
 
-    Of measured velocities, the state at the last frame forecasts the target, and the target, with
+    With measured velocities, the state at the last frame forecasts the target, and the target, with
     its velocity reversed, the last frame. Otherwise, three frames h apart are read from both ends.
-    Fields M v with any matrix M are among psi: a magnetic force has no part along v.
+    Fields M v with any matrix M are part of psi: a magnetic force has no component along v.
 
     Args:
-        centre: about which the law may know the place, (n,); None: it does not.
+        centre: about which the law may depend on position, (n,); None: it does not.
     Returns: None if the windows have no such frames.
     """
     both = _both_ways(sampled)
@@ -144,7 +144,7 @@ def _both_ways(sampled: Sampled) -> tuple[Sampled, Sampled] | None:
 
 
 def _frames_apart(graph: SpacetimeGraph) -> tuple[int, int] | None:
-    """A frame and a target that are equally far from the last frame; the farthest of them."""
+    """A frame and a target equally far from the last frame, and as far as possible."""
     since, ahead = graph.since.to(graph.horizon), graph.horizon
     for place in reversed(range(ahead.shape[1])):
         for frame in range(graph.x.shape[1] - 1):

@@ -1,4 +1,4 @@
-"""A report about symmetries as a table and sentences, for 80 columns."""
+"""Print a symmetry report as a table and sentences, for 80 columns."""
 
 from __future__ import annotations
 

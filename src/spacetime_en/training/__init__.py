@@ -1,8 +1,8 @@
 """Training: one Lightning module for every model.
 
 ``fitting`` trains a model on a task, ``module`` defines a step, ``trainer`` runs the steps,
-``settings`` says how, ``state`` is what a checkpoint holds. Imports models, data and their
-evaluation; knows nothing of folders and configs.
+``settings`` configures them, ``state`` is the content of a checkpoint. Imports models, data and
+their evaluation; independent of folders and configs.
 """
 
 from lazy_loader import attach_stub

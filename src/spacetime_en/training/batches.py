@@ -19,8 +19,8 @@ class Batch:
     Args:
         graph, target: the windows and their targets.
         rows: indices of the windows in the data set, (b,).
-        weight: factor of a sum over this part that makes the mean over all processes the mean over
-            the whole batch, whatever the sizes of the parts.
+        weight: factor for a sum over this part, such that the mean over all processes is the mean
+            over the whole batch, whatever the sizes of the parts.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Batch:
 class Batches:
     """Batches `start` to `stop` of an endless sequence of epochs.
 
-    Batch k does not depend on those before it: the order of an epoch depends on the seed and its
-    number alone. So training can continue at any step as if it had never stopped. Each process
-    reads only its own rows of a batch. Windows with numbers of nodes of their own are put into
-    batches with others of like size, so that little is padding.
+    Batch k does not depend on earlier ones: the order of an epoch depends only on the seed and on
+    its number, so training can resume at any step as if it had never stopped. Each process reads
+    only its own rows of a batch. If windows differ in their number of nodes, batches are made of
+    windows of similar size, to reduce padding.
 
     Args:
         windows: the data.
@@ -82,7 +82,7 @@ class Batches:
             yield self._batch(order[first : first + self.size])
 
     def _order(self, epoch: int) -> Tensor:
-        # (What only looks like windows has graphs that were made by hand.)
+        # (A user's look-alike of Windows holds graphs built by hand.)
         sizes = self.windows.node_counts if getattr(self.windows, "ragged", False) else None
         if self.seed is None:
             order = torch.arange(len(self.windows))
@@ -94,7 +94,7 @@ class Batches:
     def _batch(self, rows: Tensor) -> Batch:
         mine = rows[self.rank :: self.world]
         weight = self.world / len(rows)
-        if len(mine) == 0:  # fewer windows than processes: take part, and count for nothing
+        if len(mine) == 0:  # fewer windows than processes: take part with weight 0
             mine, weight = rows[:1], 0.0
         return Batch(*self.windows[mine], mine, weight)
 

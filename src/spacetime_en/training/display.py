@@ -1,4 +1,4 @@
-"""The progress of a training, as the user sees it."""
+"""The progress display of a training."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from spacetime_en.data.task import Task
 from spacetime_en.evaluation import mean_position_error
 from spacetime_en.nn.models.trivial import StraightLine
 
-SECONDS_BETWEEN_LINES = 10.0  # seconds without a line, at most, and later a share
-SHARE = 0.05  # of the time that training has taken: a long one fills no log
+SECONDS_BETWEEN_LINES = 10.0  # the maximum between lines; later a share of the time
+SHARE = 0.05  # of the training time: so that a long training does not flood the log
 
 
 class Display(pl.Callback):
-    """A live line on a terminal; elsewhere a plain line now and then, on standard error.
+    """A live line on a terminal; elsewhere an occasional plain line on standard error.
 
-    Every training begins with a line that says what is trained where, and every validation has a
-    line; where there is no live line, others follow between them.
+    Every training starts with a line that says what is trained where, and every validation prints
+    one; without a live line, others are printed in between.
 
-    The error of the straight-line forecast on the task is shown beside the model's.
+    The error of the straight-line forecast on the task is shown next to the model's.
     """
 
     def __init__(self, task: Task) -> None:
@@ -79,7 +79,7 @@ class Display(pl.Callback):
         )
 
     def _now(self, module: Any) -> str:
-        """Epoch, step, loss, validation error beside the straight line's, samples/s, time left."""
+        """Epoch, step, loss, validation error, the straight line's error, samples/s, time left."""
         step = module.progress.step
         took = max(1e-9, time.monotonic() - self.started)
         rate = (step - self.first_step) * module.settings.batch / took

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from spacetime_en.training.trainer import SaveState
 
-CALIBRATED = 2_000  # windows that a model may look at before training
+CALIBRATED = 2_000  # windows on which a model may be calibrated before training
 
 
 def fit(
@@ -42,11 +42,11 @@ def fit(
 ) -> TrainingProgress:
     """Train `model` in place; at the end it has the weights that validated best.
 
-    After continuing from a `state`, these are the best of this sitting, or the last ones if none
-    were better than before. A model that corrects a simple forecast is validated before the first
-    step, too, so that it is never worse on validation windows. One that was trained before goes on
-    from its weights, with the base and the sizes that they were learned with. A model with a closed
-    form, such as ridge, is solved instead.
+    After continuing from a `state`, these are the best since then, or the last ones if none
+    improved on those before. A model that corrects a simple forecast is also validated before the
+    first step, so that it is never worse on the validation windows. A model that was trained before
+    continues from its weights, with the base and the scales that they were learned with. A model
+    with a closed-form solution, such as ridge, is solved instead.
 
     Args:
         model: the model to train.
@@ -59,7 +59,7 @@ def fit(
         callbacks: Lightning callbacks.
         display: show the progress on standard error.
         changes: settings to replace, such as ``lr=1e-3, epochs=10``.
-    Returns: how far the training came.
+    Returns: the progress of the training.
     """
     model = argument("model", model, Forecaster)
     if not (hasattr(task, "train") and hasattr(task, "val")):
@@ -72,7 +72,7 @@ def fit(
     settings = replace(settings, **changes)
     if settings.batch_size is None:
         settings = settings.for_nodes(mean_nodes(task))
-    # (What only looks like a task, of graphs made by hand, has no such facts.)
+    # (A user's look-alike of a task, with graphs built by hand, has no such facts.)
     facts = facts_of(task) if isinstance(task, Task) else None
     if isinstance(model, ClosedForm):
         model.trained_on = facts
@@ -93,10 +93,10 @@ def fit(
     try:
         if module.used < 1 and (best := run_training(module, [*shown, *callbacks], save)):
             model.load_state_dict(best)
-    finally:  # an interrupted model is left ready for use, too
+    finally:  # also leave an interrupted model ready for use
         model.set_progress(1.0)
         model.eval()
-    if module.stop_requested:  # too late to stop this one, but not what the caller does next
+    if module.stop_requested:  # too late to stop this training, but not what the caller does next
         raise Interrupted
     return module.progress
 
@@ -108,7 +108,7 @@ def mean_nodes(task: Task) -> float:
 
 
 def some_windows(windows: Windows, model: Forecaster) -> Example:
-    """Windows and targets to calibrate a model on, spread evenly over the data."""
+    """Windows and targets, spread evenly over the data, to calibrate a model on."""
     parameter = next(model.parameters(), torch.empty(0))
     graph, target = windows[evenly_spaced_indices(len(windows), CALIBRATED)]
     place = parameter.device, parameter.dtype
@@ -118,7 +118,7 @@ def some_windows(windows: Windows, model: Forecaster) -> Example:
 def _solve(
     model: ClosedForm, task: Task, settings: TrainingSettings, save: SaveState | None
 ) -> TrainingProgress:
-    """Compute the weights in one step; of the settings only batch size and clock count."""
+    """Solve for the weights in one step; of the settings only batch size and clock apply."""
     start = settings.now()
     train, val = (
         ((batch.graph, batch.target) for batch in Batches(windows, settings.batch))

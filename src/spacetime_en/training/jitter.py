@@ -1,8 +1,8 @@
-"""Random errors of observation, made anew for each training step.
+"""Random observation errors, drawn anew in each training step.
 
-Tracks of one camera may be smooth to the last digit where those of another tremble. A model that
-has seen only smooth ones extrapolates from high derivatives, and then from the trembling. Errors
-of many sizes teach it to look how smooth a track is.
+Tracks from one camera may be perfectly smooth where those from another jitter. A model trained only
+on smooth tracks extrapolates from high derivatives, and hence from the noise. Errors of many sizes
+teach it to judge how smooth a track is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def typical_step(graph: SpacetimeGraph) -> float:
 
 
 def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
-    """The graph, seen with errors: normal, independent, of a size for each window.
+    """Add independent Gaussian errors to the observed positions, of one size per window.
 
     The size is `most` u^3 with u uniform in [0, 1]: small errors are as common as large ones.
     Velocities are taken to be differences of observations, and change with them.
@@ -31,8 +31,8 @@ def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
     e, unseen = size * torch.randn_like(graph.x), size * torch.randn_like(graph.x)  # (B, L, N, n)
     before = _previous(graph)
     known = (before >= 0).unsqueeze(-1)
-    since = graph.since[..., None, None].to(e).expand(*before.shape, 1)  # (B, L, N, 1), falling
-    # A node's first velocity in a window comes from an observation before it.
+    since = graph.since[..., None, None].to(e).expand(*before.shape, 1)  # (B, L, N, 1), decreasing
+    # A node's first velocity in a window comes from an observation before the window.
     spacing = since[:, :1] / max(1, L - 1)
     passed = torch.where(known, _taken(since, before) - since, spacing)
     slope = (e - torch.where(known, _taken(e, before), unseen)) / passed
@@ -44,7 +44,7 @@ def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
 
 
 def _previous(graph: SpacetimeGraph) -> Tensor:
-    """The frame of a node's observation before each of its observations, else -1, (B, L, N)."""
+    """The frame of a node's previous observation at each observation, else -1, (B, L, N)."""
     if graph.observed is None:
         frame = torch.arange(graph.x.shape[1], device=graph.x.device)[None, :, None]
         return (frame - 1).expand(graph.x.shape[:3])

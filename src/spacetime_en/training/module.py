@@ -27,21 +27,21 @@ from spacetime_en.training.state import DivergenceError, TrainingProgress, Train
 
 DIVERGED = 1e4  # a loss this many times the reference loss counts as divergence
 
-MEASURED = 2_000  # windows in which a typical step is measured
+MEASURED = 2_000  # windows from which the typical step is estimated
 
 
 class ForecastModule(pl.LightningModule):
     """Trains any model on any task.
 
-    What Lightning calls an epoch is here the steps from one validation to the next.
+    An epoch, to Lightning, is here the steps from one validation to the next.
 
     Args:
         model: the model to train.
         task: the training and validation windows.
         settings: how to train.
-        state: where to continue; None: at the start.
-        loggers: Lightning loggers; the module writes to them itself, because Lightning would count
-            steps from the start of this sitting.
+        state: where to continue; None: from the beginning.
+        loggers: Lightning loggers; the module writes to them directly, because Lightning would
+            count steps from the start of this session.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ForecastModule(pl.LightningModule):
             self.model.parameters(),
             lr=s.lr,
             weight_decay=s.weight_decay,
-            fused=self.device.type in ("cpu", "cuda"),  # one operator instead of ten a parameter
+            fused=self.device.type in ("cpu", "cuda"),  # one operator instead of ten per parameter
         )
         if self._optimiser_state:
             moments: dict[int, dict[str, Tensor]] = {}
@@ -157,7 +157,7 @@ class ForecastModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         self._batch = batch
-        # For dropout and what is done to windows: the same numbers whether or not the run was ever
+        # For dropout and augmentation: the same random numbers whether or not the run was ever
         # interrupted.
         _seed(derive_seed(self.settings.seed, self.progress.step, self.global_rank), self.device)
         self._set_progress()
@@ -167,7 +167,7 @@ class ForecastModule(pl.LightningModule):
             group["lr"] = self.lr
 
     def _set_progress(self) -> None:
-        """Tell the model how much of the budget is used."""
+        """Tell the model what fraction of the budget is used."""
         self._is_final = self.model.set_progress(self.used)
         if self.averaged is not None:
             self.averaged.module.set_progress(self.used)  # type: ignore[operator]
@@ -210,7 +210,7 @@ class ForecastModule(pl.LightningModule):
         return self.settings.lr * self.budget.lr_factor(self.used)
 
     def _update_time(self) -> None:
-        """Take the time of the first process in all of them: the learning rate depends on it."""
+        """Use the first process's time in all processes: the learning rate depends on it."""
         now = self._now() - self._start
         self.progress.time = self.trainer.strategy.broadcast(now) if self.budget.time else now
 
@@ -230,7 +230,7 @@ class ForecastModule(pl.LightningModule):
 
     @property
     def forecasting_model(self) -> nn.Module:
-        """The model to validate and to forecast with: that of averaged weights, if there is one."""
+        """The model to validate and to forecast with: the one of averaged weights, if any."""
         return self.model if self.averaged is None else self.averaged.module
 
     def on_validation_epoch_start(self) -> None:
@@ -254,7 +254,7 @@ class ForecastModule(pl.LightningModule):
             if self.progress.step and (last or not self.settings.skip):  # (a base may not fit)
                 raise self._diverged("forecasts for validation windows became NaN or infinite")
             self.validation = dict.fromkeys(self.validation, math.inf)
-        # (A provisional model never replaces one that forecasts as at the end of training.)
+        # (A provisional model never replaces one that forecasts as it will at the end of training.)
         error, best = self.validation["position_mse"], self.progress.best
         provisional = math.isinf(best) or not self.progress.best_is_final
         self.improved = math.isfinite(error) and (not self._is_final, error) < (provisional, best)
@@ -305,7 +305,7 @@ class ForecastModule(pl.LightningModule):
     # --- state ----------------------------------------------------------------------------------
 
     def state(self) -> TrainingState:
-        """All that is needed to continue from here; the tensors are copies on the CPU."""
+        """Everything needed to continue from here; the tensors are copies on the CPU."""
         averaged = {} if self.averaged is None else _copied(self.averaged.module.state_dict())
         moments: dict[str, Tensor] = {}
         if self._trainer is not None and self.trainer.optimizers:
@@ -330,7 +330,7 @@ class ForecastModule(pl.LightningModule):
 
 
 def _moving_average(decay: float) -> Callable[[Any, Any, Any], None]:
-    """An exponential moving average that is shorter in the first steps, see ``ema``."""
+    """An exponential moving average with a shorter window in the first steps, see ``ema``."""
 
     def update(averaged: Any, current: Any, steps: Any) -> None:
         step = int(steps)
@@ -341,7 +341,7 @@ def _moving_average(decay: float) -> Callable[[Any, Any, Any], None]:
 
 
 def _seed(number: int, device: torch.device) -> None:
-    """``torch.manual_seed`` for the device in use; for all devices it takes milliseconds."""
+    """``torch.manual_seed`` for the device in use; seeding all devices takes milliseconds."""
     torch.default_generator.manual_seed(number)
     if device.type in ("cuda", "mps"):
         getattr(torch, device.type).manual_seed(number)

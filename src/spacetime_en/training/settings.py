@@ -29,7 +29,7 @@ Whose = Literal["paper", "ours"]  # settings of a preset
 Below1 = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
 
 DEFAULT_EPOCHS = 100  # if no budget is given
-BATCH_WINDOWS, BATCH_NODES = 100, 500  # in a batch whose size is not given
+BATCH_WINDOWS, BATCH_NODES = 100, 500  # maximum batch, if its size is not given
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class TrainingSettings:
             of training, relative to a node's typical displacement from frame to frame. They change
             velocities with them, and so only data whose velocities are differences of positions
             are jittered. 0: none.
-        augment: turn each window and its target at random in every step of training, by rotations
-            and reflections. What an equivariant model learns does not depend on it.
+        augment: rotate or reflect each window and its target at random in every training step.
+            What an equivariant model learns does not depend on it.
         epochs: budget in passes over the training windows (100 if no budget is given).
         steps: budget in optimiser steps.
         max_time: budget in time, including validation, such as 90s, 10m or 1h30m.
@@ -105,15 +105,15 @@ class TrainingSettings:
 
     @property
     def batch(self) -> int:
-        """The number of windows in a batch, where it is known or does not have to be exact."""
+        """The number of windows in a batch, where known or where a guess is enough."""
         return BATCH_WINDOWS if self.batch_size is None else self.batch_size
 
     def now(self) -> float:
-        """The seconds of the clock, from some moment on."""
+        """The seconds of the clock, counted from an arbitrary moment."""
         return time.process_time() if self.clock == "cpu" else time.monotonic()
 
     def for_nodes(self, nodes: float) -> TrainingSettings:
-        """The settings with a batch size, for windows of so many nodes on average."""
+        """The settings with a batch size, for windows with this many nodes on average."""
         if self.batch_size is not None:
             return self
         return replace(self, batch_size=max(1, min(BATCH_WINDOWS, round(BATCH_NODES / nodes))))
@@ -142,8 +142,8 @@ _MOTION = {
     "warmup": 0.03,
     "skip": 5,  # single batches diverge early in training
 }
-# Our settings: of the paper's models for short budgets, and of models of our own. Those of other
-# presets are the defaults.
+# Our settings: for the paper's models with short budgets, and for our own models. Other presets
+# use the defaults.
 PRESET_SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(PAPER, _SHORT) | {
     "lstm": _SHORT | {"batch_size": 32},
     "egnn": _SHORT | {"batch_size": 32},
@@ -194,7 +194,7 @@ def preset_defaults(
 
     Args:
         preset: name of the preset, or the import path of a class; None: not known yet.
-        task: name of the task; None: data of the user's, or not known yet.
+        task: name of the task; None: the user's own data, or not known yet.
         which: the paper's settings or ours; None: the paper's on its own tasks, else ours.
     """
     name = preset or ""
@@ -206,7 +206,7 @@ def preset_defaults(
 
 
 def seconds(text: str, name: str = "max_time") -> float:
-    """``"90s"``, ``"1h30m"``, ``"2d"`` or ``"hh:mm:ss"`` in seconds; `name` is for the error."""
+    """Parse ``"90s"``, ``"1h30m"``, ``"2d"`` or ``"hh:mm:ss"``; `name` is for error messages."""
     clock = re.fullmatch(r"()(\d+):(\d\d):(\d\d)", text.strip())
     units = "".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in "dhms")
     match = clock or re.fullmatch(units, text.strip())
@@ -246,12 +246,12 @@ class Budget:
         return cls(steps, time, settings.warmup, settings.schedule)
 
     def used(self, step: int, time: float) -> float:
-        """The fraction used after so many steps and seconds; training ends when it reaches 1."""
+        """The fraction used after this many steps and seconds; training ends when it reaches 1."""
         of_steps = 0.0 if self.steps is None else step / self.steps
         return max(of_steps, 0.0 if self.time is None else time / self.time)
 
     def lr_factor(self, used: float) -> float:
-        """The factor of the learning rate at a fraction used of the budget."""
+        """The factor on the learning rate when a fraction `used` of the budget is used."""
         if used < self.warmup:
             return used / self.warmup
         if self.schedule == "constant":

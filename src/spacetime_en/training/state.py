@@ -1,4 +1,4 @@
-"""How far a training has come, and all that it needs to continue."""
+"""The progress of a training, and everything it needs to continue."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from spacetime_en._util.schema import Count, NonNegativeFloat
 
 @dataclass
 class TrainingProgress:
-    """How far a training has come.
+    """The progress of a training.
 
     Args:
         step: number of optimiser steps done.
         time: seconds spent, by the clock of the settings.
         best: lowest mean position MSE on the validation windows so far.
         best_step: the step at which it was reached; 0: by the initial weights.
-        best_is_final: whether the model forecast as it will at the end of training when it was
-            reached (see ``Forecaster.set_progress``).
+        best_is_final: whether the model then forecast as it will at the end of training (see
+            ``Forecaster.set_progress``).
         first_loss: the loss that divergence is measured against.
         skipped: number of steps that diverged and were skipped.
         skipped_in_a_row: number of those since the last good step.
@@ -44,7 +44,7 @@ class DivergenceError(InputError):
     Args:
         message: the sentence for the user.
         rows: indices of the training windows in the batch.
-        progress: how far the training had come.
+        progress: when it diverged.
     """
 
     def __init__(self, message: str, rows: list[int], progress: TrainingProgress) -> None:
@@ -54,13 +54,13 @@ class DivergenceError(InputError):
 
 @dataclass
 class TrainingState:
-    """All that a training needs to continue: a few numbers and named tensors.
+    """Everything a training needs to continue: a few numbers and named tensors.
 
-    There is no random state to save: the random numbers of a step depend only on the seed, the
-    step and the process.
+    No random state is saved: the random numbers of a step depend only on the seed, the step and
+    the process.
 
     Args:
-        progress: how far the training has come.
+        progress: of the training.
         weights: the model's weights.
         averaged: their exponential moving average; empty if there is none.
         optimiser: the optimiser's moments, such as ``"3/exp_avg"`` of the fourth parameter.

@@ -1,4 +1,4 @@
-"""The Lightning trainer: runs a :class:`ForecastModule`, and hands out states to save."""
+"""The Lightning trainer: runs a :class:`ForecastModule` and passes on states to save."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_training(
         module: what to train, and how.
         callbacks: further callbacks.
         save: see :func:`fit`.
-    Returns: the weights that validated best in this sitting; None if none were better than before.
+    Returns: the weights that validated best in this session; None if none improved on earlier ones.
     """
     saver = _StateSaver(save, module.settings.save_every)
     with _quiet(), stop_signals(saver.stop_handler(module)):
@@ -52,7 +52,7 @@ def run_training(
 
 
 class _StateSaver(pl.Callback):
-    """Hands out states to save, and stops the training between two steps when asked to."""
+    """Passes on states to save, and stops the training between two steps when asked to."""
 
     def __init__(self, save: SaveState | None, every: float) -> None:
         self.save, self.every = save, every
@@ -60,7 +60,7 @@ class _StateSaver(pl.Callback):
         self._last_save = time.monotonic()
 
     def stop_handler(self, module: ForecastModule) -> Handler:
-        """A signal handler: the training stops after this step, on a second Ctrl-C at once."""
+        """A signal handler: stops the training after this step, or at once on a second Ctrl-C."""
 
         def handle(number: int, frame: FrameType | None) -> None:
             if module.stop_requested and number == signal.SIGINT:
@@ -71,7 +71,7 @@ class _StateSaver(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._last_save = time.monotonic()
-        handle_stop_signals(self.stop_handler(pl_module))  # (Lightning has put its own in front)
+        handle_stop_signals(self.stop_handler(pl_module))  # (Lightning has installed its own)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Batch, batch_idx: int
@@ -120,7 +120,7 @@ def _trainer(settings: TrainingSettings, callbacks: list[pl.Callback]) -> pl.Tra
             precision=settings.precision,
             max_epochs=-1,  # the module counts its own budget
             reload_dataloaders_every_n_epochs=1,
-            use_distributed_sampler=False,  # batches are cut for each process already
+            use_distributed_sampler=False,  # batches are already split by process
             num_sanity_val_steps=0,
             logger=False,  # the module writes to them itself
             callbacks=callbacks,
@@ -136,7 +136,7 @@ def _trainer(settings: TrainingSettings, callbacks: list[pl.Callback]) -> pl.Tra
 
 
 def _environment() -> list[Any]:
-    """On SLURM, without Lightning's requeueing: runs continue from their own checkpoints."""
+    """On SLURM, disable Lightning's requeueing: runs continue from their own checkpoints."""
     return [SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else []
 
 
@@ -158,7 +158,7 @@ def _strategy(settings: TrainingSettings) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Lightning's advice, most of which is about data loaders and loops not used here."""
+    """Silence Lightning's advice, mostly about data loaders and loops that are not used here."""
     with silenced("lightning.pytorch", "lightning.fabric"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=PossibleUserWarning)
         warnings.filterwarnings("ignore", module="lightning")

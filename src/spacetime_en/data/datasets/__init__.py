@@ -1,5 +1,5 @@
-"""Data sets with a name, one file each.
+"""Named data sets, one file each.
 
-Each is a :class:`~spacetime_en.data.datasets.dataset.DataSet` with a method ``load`` that makes a
-task of its settings; ``registry`` lists them. Imports the rest of ``data``.
+Each is a :class:`~spacetime_en.data.datasets.dataset.DataSet` whose method ``load`` builds a task
+from its settings; ``registry`` lists them. Imports the rest of ``data``.
 """

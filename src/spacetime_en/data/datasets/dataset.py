@@ -1,4 +1,4 @@
-"""What a data set with a name is: settings, and one method that makes a task of them."""
+"""The base class of named data sets: settings, and one method that builds a task from them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from spacetime_en.data.trajectories import Trajectories
 
 @dataclass(frozen=True)
 class DataSet(ABC):
-    """A data set that can be loaded by name; subclasses are dataclasses, too.
+    """A data set that can be loaded by name; subclasses are dataclasses.
 
-    Fields without a default say which data set it is. Those with one are its settings, which
-    users may replace, and become options of the command line; the class's docstring explains them.
+    Fields without a default identify the data set. Those with one are settings, which users may
+    override and which become command-line options; the class docstring documents them.
     """
 
-    # Whether models must be told the data's scales. False: values are of order one already.
+    # Whether models need the scales of the data. False: values are already of order one.
     needs_scales: ClassVar[bool] = True
 
     @abstractmethod
@@ -44,7 +44,7 @@ class DataSet(ABC):
         return {f.name: getattr(self, f.name) for f in fields(self) if f.default is not MISSING}
 
     def with_settings(self, given: Mapping[str, Any], name: str) -> Self:
-        """The same data set with other settings, all checked; `name` is for the error."""
+        """The same data set with other settings, all checked; `name` is for error messages."""
         if unknown := set(given) - set(self.settings):
             raise InputError(
                 f"{min(unknown)}: not a setting of task {name!r}, whose settings are: "
@@ -56,11 +56,11 @@ class DataSet(ABC):
 def cached(
     folder: Path, name: str, total: int, make: Callable[[Callable[[int], None]], object]
 ) -> Trajectories:
-    """The trajectories in `folder`, which `make` writes if they are not there; verified.
+    """Open the trajectories in `folder`, verified; if there are none, `make` writes them first.
 
-    A progress bar shows how many of the `total` trajectories of task `name` `make` reports as done.
-    Several processes may want the same data at once: the first makes them, the others wait. Data
-    that are there are only read: they may be in a cache that nobody can write to.
+    A progress bar shows how many of the `total` trajectories of task `name` `make` has finished.
+    If several processes need the same data at once, the first generates them and the others wait.
+    Existing data are only read, so they may be in a read-only cache.
     """
     if not is_whole(folder):
         lock = FileLock(folder.with_name(f".{folder.name}.lock"))

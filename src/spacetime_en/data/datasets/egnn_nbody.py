@@ -1,9 +1,9 @@
-"""EGNN's N-body benchmark, replayed to the last bit.
+"""EGNN's N-body benchmark, replayed bit for bit.
 
-One trajectory in ten of this data set passes so close by another charge that the last bit of the
-arithmetic decides where it ends. To have the same data as everybody else, the replay does not only
-draw the same random numbers, it also computes in the generator's own way: squared distances as
-|a|^2 + |b|^2 - 2 a.b, then ``np.power(., 1.5)``. That is the one simulation here that does not use
+In one of ten trajectories of this data set, charges pass so close to each other that the last bit
+of the arithmetic decides where they end up. To reproduce the published data, the replay not only
+draws the same random numbers but also computes in the generator's own way: squared distances as
+|a|^2 + |b|^2 - 2 a.b, then ``np.power(., 1.5)``. It is the only simulation here that does not use
 the compiled kernel.
 """
 
@@ -39,7 +39,7 @@ class EGNNBenchmark(DataSet):
     needs_scales = False
 
     def load(self, name: str, cache: Path) -> Task:
-        """Replay the published generator, once."""
+        """Replay the published generator; the data are kept."""
         counts = [len(TRAIN), len(VAL), len(TEST)]
         folder = cache / "egnn-nbody"
         data = cached(folder, name, sum(counts), lambda done: replay(progress=done).save(folder))
@@ -58,17 +58,17 @@ class EGNNBenchmark(DataSet):
 def replay(
     runs: NDArray[np.int64] | None = None, progress: Callable[[int], None] | None = None
 ) -> Trajectories:
-    """The simulations `runs` of the 14,000, at frames 30, 40, 45 and 50.
+    """Simulate `runs` of the benchmark's 14,000 trajectories, at frames 30, 40, 45 and 50.
 
     Args:
-        runs: None: the first 3,000 for training, then all for validation and test, 7,000.
+        runs: None: the first 3,000 for training, then all those for validation and test, 7,000.
         progress: called with the number of simulations finished since the last call.
     """
     if runs is None:
         runs = np.array([*TRAIN, *VAL, *TEST])
     charge, x, v = (drawn[runs] for drawn in draw(int(runs.max()) + 1))
     states = []
-    for start in range(0, len(runs), 250):  # small enough for the cache
+    for start in range(0, len(runs), 250):  # small enough for the CPU cache
         here = slice(start, start + 250)
         states.append(_integrate(charge[here], x[here], v[here]))
         if progress:
@@ -84,10 +84,10 @@ def replay(
 def draw(num: int) -> tuple[Floats, Floats, Floats]:
     """Charges (num, 5), and initial positions and velocities (num, 3, 5), from the legacy stream.
 
-    The generator draws charges, positions, velocities, and twice noise that it multiplies by 0.
-    Positions beyond +-5 are reflected, once and only here.
+    The generator draws charges, positions and velocities, then noise twice, which it multiplies
+    by 0. Positions beyond +-5 are reflected once, here only.
     """
-    stream = np.random.RandomState(43)  # the published stream is the legacy one
+    stream = np.random.RandomState(43)  # the published data use NumPy's legacy stream
     charge, x, v = np.empty((num, 5)), np.empty((num, 3, 5)), np.empty((num, 3, 5))
     for i in range(num):
         charge[i] = stream.choice([-1.0, 0.0, 1.0], size=(5, 1), p=[0.5, 0, 0.5])[:, 0]

@@ -1,8 +1,8 @@
-"""The benchmarks on CMU motion capture: which trials, which frames, who is trained on what.
+"""The CMU motion-capture benchmarks: which trials and frames, and how they are split.
 
 The splits are those of the benchmarks (EGHN's for running, ESTAG's for walking and basketball);
-of the last two only the test windows are known (basketball's for certain, walking's very
-probably), the published division of the rest into training and validation is not.
+for the last two only the test windows are known (basketball's for certain, walking's very
+probably); how the rest was divided into training and validation was not published.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from spacetime_en.data.windows import Windows
 
 Motion = Literal["walk", "run", "basketball"]
 Protocol = Literal["ten-frames", "one-frame"]
-# Length, stride and target_steps of the windows, see Windows. "One frame" is one with its velocity,
-# which is the difference to the next: two frames are seen.
+# Length, stride and target_steps of the windows, see Windows. "One frame" is a frame with its
+# velocity, which is the difference to the next: the model sees two frames.
 PROTOCOLS: dict[Protocol, tuple[int, int, int]] = {
     "ten-frames": (10, 5, 5),
     "one-frame": (2, 1, 29),
@@ -80,7 +80,7 @@ def load_motions(path: Path, motion: Motion) -> Trajectories:
     files = MotionFiles(path)
     runs = []
     for trial in splits(motion)["trials"]:
-        name, _, first = trial.partition("[")  # 09_10[6:] begins with its seventh frame
+        name, _, first = trial.partition("[")  # 09_10[6:] starts at its seventh frame
         runs.append(files.positions(name)[int(first.rstrip(":]") or 0) :])
     skeleton = files.skeleton(name)
     return Trajectories.from_runs(
@@ -122,6 +122,6 @@ def benchmark_windows(
 
 @cached
 def splits(motion: Motion) -> dict[str, Any]:
-    """Trials, and for each split the first frames of its windows, by the number of the trial."""
+    """The trials, and for each split the first frames of its windows, by trial number."""
     file = resources.files("spacetime_en.data.datasets") / "mocap_splits.json"
     return dict(json.loads(file.read_text())[motion])

@@ -1,8 +1,8 @@
-"""The ETH/UCY benchmark: people who walk, seen from above; all scenes but one to learn from.
+"""The ETH/UCY benchmark: pedestrians seen from above; trained on all scenes but one.
 
-ETH: Pellegrini et al. 2009; UCY: Lerner et al. 2007. The protocol is Social-GAN's, which nearly
-everybody uses: eight frames of 0.4 s in, the next twelve out, from every frame of a scene, for the
-people who are there in all twenty.
+ETH: Pellegrini et al. 2009; UCY: Lerner et al. 2007. The protocol is Social-GAN's, which is nearly
+universal: eight frames of 0.4 s in, the next twelve out, starting at every frame of a scene, for
+the people who are present in all twenty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 
 TestScene = Literal["eth", "hotel", "univ", "zara1", "zara2"]
-# The recordings of each scene. The last two are only trained on.
+# The recordings of each scene. The last two are used only for training.
 TESTED: dict[TestScene, tuple[str, ...]] = {
     "eth": ("biwi_eth",),
     "hotel": ("biwi_hotel",),
@@ -100,7 +100,7 @@ class _Part(NamedTuple):
 
 
 def load_scenes(folder: Path, scene: TestScene) -> Trajectories:
-    """The recordings of a benchmark, each with the split that it is for."""
+    """The recordings of a benchmark, each labelled with its split."""
     tested = TESTED[scene]
     others = [name for name in RECORDINGS if name not in tested]
     files = [(name, "train", folder / "train" / f"{name}_train.txt") for name in others]
@@ -110,9 +110,9 @@ def load_scenes(folder: Path, scene: TestScene) -> Trajectories:
 
 
 def _table(path: Path) -> NDArray[np.float64]:
-    """Read a recording: frame, person, x and y in each line."""
+    """Read a recording: frame, person, x and y on each line."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # (that it is empty)
+        with warnings.catch_warnings(action="ignore"):  # about empty files
             table = np.loadtxt(path, ndmin=2)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({reason(error)}).") from None
@@ -129,7 +129,7 @@ def _table(path: Path) -> NDArray[np.float64]:
 
 
 def _as_trajectories(parts: Sequence[_Part]) -> Trajectories:
-    """Recordings side by side, people in slots; where frames were left out, nobody is there."""
+    """Stack recordings along the run axis, people in slots; omitted frames are empty."""
     rows: list[tuple[NDArray[np.int64], ...]] = []
     for part in parts:
         number = part.table[:, 0].astype(np.int64) // FRAME_STEP

@@ -1,4 +1,4 @@
-"""Data sets by name. A new one is a file beside this, with a :class:`DataSet`, and a line here."""
+"""Data sets by name. To add one, put a file with a :class:`DataSet` here and a line below."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ TASKS: dict[str, DataSet] = {
 
 @checked
 def load_task(name: str, *, cache: str | os.PathLike[str] | None = None, **settings: Any) -> Task:
-    """Load a task by name; its data are made on first use, with a progress bar, then only verified.
+    """Load a task by name; its data are generated on first use, and verified from then on.
 
     Args:
         name: a key of :data:`TASKS`.
         cache: folder for the data; None: :func:`cache_folder`.
-        settings: replace the data set's own: ``nodes``, ``target_steps``, ``counts``, ``seed``, ...
+        settings: override the data set's: ``nodes``, ``target_steps``, ``counts``, ``seed``, ...
     """
     if name not in TASKS:
         raise no_such("task", name, TASKS)

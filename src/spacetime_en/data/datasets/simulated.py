@@ -1,4 +1,4 @@
-"""Simulated particles: the paper's charges, with noise or without, gravity and springs."""
+"""Simulated particles: the paper's charges, with or without noise, gravity and springs."""
 
 import hashlib
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from spacetime_en.data.windows import Targets
 
 Million = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 
-MOST_WORK = 10**13  # steps of pairs of nodes that a task may take to simulate: hours
+MOST_WORK = 10**13  # pair interactions times steps that a task may simulate: hours
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Simulated(DataSet):
     needs_scales = False
 
     def load(self, name: str, cache: Path) -> Task:
-        """Simulate one window a trajectory, and split by trajectory."""
+        """Simulate one window per trajectory, and split by trajectory."""
         stride = self.stride * self.frame_interval
         ahead = [steps * self.frame_interval for steps in parse_steps(self.target_steps)]
         last, total = (self.length - 1) * stride, sum(self.counts)
@@ -102,7 +102,7 @@ class Simulated(DataSet):
 
 
 def _named(ahead: list[int]) -> str:
-    """The steps of the targets, short enough for the name of a folder."""
+    """The target steps in a form short enough for a folder name."""
     if len(ahead) == 1:
         return str(ahead[0])
     others = hashlib.sha256(repr(ahead).encode()).hexdigest()[:8]

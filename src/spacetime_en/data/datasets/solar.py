@@ -14,7 +14,7 @@ from spacetime_en.data.task import Task
 from spacetime_en.data.trajectories import Trajectories
 
 AU = 149_597_870.7  # km
-# Masses in units of the Sun's; planets with their moons, the Earth and the Moon apart.
+# Masses in solar masses; planets include their moons, but the Moon is separate.
 BODIES = {
     "sun": 1.0,
     "mercury": 1 / 6_023_597.4,
@@ -45,7 +45,7 @@ class SolarSystem(DataSet):
     target_steps: TargetSteps = 30
 
     def load(self, name: str, cache: Path) -> Task:
-        """Evaluate the ephemeris on the days that windows need."""
+        """Evaluate the ephemeris on the days that the windows need."""
         data = solar_system(every=math.gcd(self.stride, *parse_steps(self.target_steps)))
         return Task.from_trajectories(data, name=name, frame_interval=1, **self.settings)
 
@@ -71,7 +71,7 @@ def solar_system(
         )
     tables = {*BODIES, "earthmoon"} - {"earth"}
     states = {name: ephemeris.position_and_velocity(name, julian) for name in tables}
-    # The Moon is given relative to the Earth, the Earth through the barycentre of both.
+    # The Moon is given relative to the Earth, and the Earth via their common barycentre.
     share = 1 / (1 + ephemeris.EMRAT)
     (moon_x, moon_v), (both_x, both_v) = states.pop("moon"), states.pop("earthmoon")
     states["earth"] = (both_x - share * moon_x, both_v - share * moon_v)

@@ -1,4 +1,4 @@
-"""Trajectories from files: ``read(path)`` finds the reader by the kind of file.
+"""Read trajectories from files: ``read(path)`` selects the reader by the kind of file.
 
 | file | reader | needs |
 |---|---|---|
@@ -47,7 +47,7 @@ def read(path: str | os.PathLike[str], **options: Any) -> Trajectories:
 
     Args:
         path: what to read.
-        options: of the reader, such as ``topology`` and ``select`` for MDAnalysis; None is none.
+        options: of the reader, such as ``topology`` and ``select`` for MDAnalysis; None is ignored.
     """
     path, options = Path(path), {k: v for k, v in options.items() if v is not None}
     if not path.exists():
@@ -63,12 +63,12 @@ def read(path: str | os.PathLike[str], **options: Any) -> Trajectories:
         raise error if named else InputError(f"{path}: {error}") from None
     except (ImportError, OSError):
         raise
-    except Exception as error:  # a file may be damaged in ways that nobody thought of
+    except Exception as error:  # a file may be damaged in unforeseen ways
         raise InputError(f"{path}: cannot be understood ({reason(error)}).") from error
 
 
 def _reader(path: Path) -> Callable[..., Trajectories]:
-    """What reads a file or folder."""
+    """The reader for a file or folder."""
     if path.is_dir():
         if any(path.glob("shard-*-of-*")):
             return lambda path: Trajectories.open(path, verify=True)
@@ -77,7 +77,7 @@ def _reader(path: Path) -> Callable[..., Trajectories]:
         if not any(path.glob("loc_*.npy")) and any(map(is_table, path.rglob("*"))):
             return _load("tables", "read_tables")
         return _load("arrays", "read_npy_folder")
-    if is_table(path):  # also tracks.csv.gz, where other .gz are archives
+    if is_table(path):  # also tracks.csv.gz, whereas other .gz are archives
         return _load("tables", "read_tables")
     if path.suffix.lower() not in _BY_ENDING:
         endings = ", ".join(sorted(_BY_ENDING))

@@ -1,4 +1,4 @@
-"""Tar files, read in memory: nothing is unpacked anywhere, and nothing without bounds."""
+"""Tar files, read in memory: nothing is unpacked to disk, and the unpacked size is limited."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_MEMBERS = 100_000
 
 
 def unpacked(path: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files in a tar file, which may be compressed, one by one.
+    """Yield names and contents of the files in a (possibly compressed) tar file, one by one.
 
-    Only names with these endings, in small letters, are wanted.
+    Only names with these endings, in lower case, are included.
     """
     most, held = max(MOST_UNPACKED, 100 * path.stat().st_size), 0
     with open_regular(path) as file, ExitStack() as stack:
@@ -47,7 +47,7 @@ def unpacked(path: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]
 
 
 class _Bounded:
-    """A stream that ends in a sentence: a small archive may unpack to anything."""
+    """A stream with a size limit and a clear error: a small archive may unpack to anything."""
 
     def __init__(self, stream: Any, most: int, where: Path) -> None:
         self.stream, self.most, self.where = stream, most, where

@@ -1,4 +1,4 @@
-"""NumPy files: one ``.npz``, or a folder of ``.npy`` as the NRI and EGNN generators write them."""
+"""NumPy files: a single ``.npz``, or a folder of ``.npy`` in the NRI and EGNN layout."""
 
 import math
 import os
@@ -18,15 +18,15 @@ from spacetime_en.data.valid import MOST_ATTRIBUTES, check_time_step
 
 
 def read_npz(path: Path) -> Trajectories:
-    """An archive with ``x`` (num, T, N, n) or (T, N, n), and, if there, ``v``, ``times``,
-    ``steps``, ``box``; every other array of a fitting shape is an attribute.
+    """Read an archive with ``x`` (num, T, N, n) or (T, N, n) and, optionally, ``v``, ``times``,
+    ``steps``, ``box``; every other array of a matching shape is an attribute.
 
-    ``observed`` (num, T, N) says where a node was observed, or NaN in ``x`` where it was not;
-    ``ids`` (num, T, N) who has a slot. Arrays whose names begin with ``per_frame_`` are attributes
-    that change from frame to frame.
+    ``observed`` (num, T, N) says where a node was observed (without it: where ``x`` is not NaN);
+    ``ids`` (num, T, N) says which node has a slot. Arrays whose names begin with ``per_frame_`` are
+    attributes that change from frame to frame.
 
-    Molecules as in MD17 have ``R`` (T, N, n) and ``z``, the atomic numbers; their energies and
-    forces are left out.
+    Molecules in the MD17 format have ``R`` (T, N, n) and ``z``, the atomic numbers; their energies
+    and forces are ignored.
     """
     arrays = read_archive(path)
     if "x" not in arrays and {"R", "z"} <= set(arrays):
@@ -47,7 +47,7 @@ def read_npz(path: Path) -> Trajectories:
 
 
 def read_archive(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of numbers in an ``.npz`` file, by name, if there is memory for all of them."""
+    """Read the numeric arrays in an ``.npz`` file, by name, if they all fit in memory."""
     arrays, numbers = {}, 0
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
@@ -71,16 +71,16 @@ def read_archive(path: Path) -> dict[str, NDArray[Any]]:
                     arrays[name] = read_rest(stream, header)
     except InputError:
         raise
-    except Exception as error:  # (zipfile and zlib have many)
+    except Exception as error:  # (zipfile and zlib raise many kinds)
         raise InputError(f"{path}: is cut off, damaged or no .npz ({reason(error)}).") from error
     return arrays
 
 
 def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
-    """``loc_*.npy`` and ``vel_*.npy``, each (num, T, n, N), with ``charges_*`` or ``edges_*``.
+    """Read ``loc_*.npy`` and ``vel_*.npy``, each (num, T, n, N), with ``charges_*`` or ``edges_*``.
 
-    Splits are joined in the order train, valid, test. The files do not tell the time between
-    frames: give it as `time_step`, or the one that fits positions and velocities best is taken.
+    Splits are joined in the order train, valid, test. The files do not give the time between
+    frames: pass it as `time_step`; by default it is the one that best fits the velocities.
     """
     order = {"train": 0, "valid": 1, "test": 2}
     locations = sorted(
@@ -125,7 +125,7 @@ def read_npy_folder(path: Path, time_step: float | None = None) -> Trajectories:
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
-    """One array of the folder that the user named."""
+    """Read one array of the folder that the user named."""
     with open_regular(path, inside=True) as file:
         header = read_header(file, path.stat().st_size, path)
         check_memory(math.prod(header.shape), path)

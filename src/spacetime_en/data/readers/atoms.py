@@ -1,4 +1,4 @@
-"""Trajectories of atoms that ASE reads: extxyz, LAMMPS dumps, ... (the extra ``ase``)."""
+"""Atomic trajectories read by ASE: extxyz, LAMMPS dumps, ... (the extra ``ase``)."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from spacetime_en.data.readers.sandbox import read_sandboxed
 from spacetime_en.data.trajectories import Trajectories
 from spacetime_en.data.valid import check_time_step
 
-# By the ending, and not by what ASE makes of the contents: other formats of ASE look for further
-# files (POTCAR), or for databases.
+# Chosen by the file ending, not by ASE's guess from the contents: some formats of ASE look for
+# further files (POTCAR) or for databases.
 ASE_FORMATS = {
     ".xyz": "extxyz",
     ".extxyz": "extxyz",
@@ -22,12 +22,12 @@ ASE_FORMATS = {
 
 
 def read_ase(path: Path, time_step: float | None = None) -> Trajectories:
-    """All frames of a file, as one run in ASE's units: Å, and Å per ASE time unit for velocities.
+    """Read all frames of a file as one run in ASE's units: Å, and Å per ASE time unit.
 
     Args:
         path: the file.
-        time_step: time between frames, in fs; None: with momenta in the file, what fits them
-            best, else frames are numbered.
+        time_step: time between frames, in fs; None: the best fit to the momenta, if the file has
+            them, else frames are numbered.
     """
     require("ase", "ase")
     units = require("ase.units", "ase")

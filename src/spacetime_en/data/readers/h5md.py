@@ -9,9 +9,9 @@ from spacetime_en.data.trajectories import Trajectories
 
 
 def read_h5md(path: Path, group: str | None = None) -> Trajectories:
-    """One particle group: position, velocity, mass, charge, species, and its box.
+    """Read one particle group: position, velocity, mass, charge, species, and its box.
 
-    Particles are there where the element ``observed`` (no part of H5MD) says so or, without it,
+    Particles are present where the element ``observed`` (not part of H5MD) says so or, without it,
     where their position is not NaN.
 
     Args:

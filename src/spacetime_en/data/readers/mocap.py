@@ -1,9 +1,9 @@
-"""Motion capture in Acclaim's ASF/AMC format, as the CMU database has it.
+"""Motion capture in Acclaim's ASF/AMC format, as in the CMU database.
 
 A skeleton (``.asf``) is a tree of bones, each with a direction, a length and the frame of its own
-angles; a motion (``.amc``) has for each frame the root's position and the angles of all joints.
-Forward kinematics turns them into positions: with C the rotation of a bone's frame and R that of
-its angles, a bone turns by M = M_parent C R C^-1 and ends at x = x_parent + length M direction.
+angles; a motion (``.amc``) has, for each frame, the root's position and the angles of all joints.
+Forward kinematics gives the positions: with C the rotation of a bone's frame and R that of its
+angles, a bone is rotated by M = M_parent C R C^-1 and ends at x = x_parent + length M direction.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Bone:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Bones and how they hang together.
+    """Bones and how they are connected.
 
     Args:
         bones: by name, in the file's order; the root is not among them.
@@ -93,7 +93,7 @@ class Skeleton:
         return np.stack([x[name] for name in self.joints], axis=1)
 
     def _from_the_root(self) -> Iterator[str]:
-        """Every bone after its parent."""
+        """Every bone, after its parent."""
         placed, left = {"root"}, list(self.bones)
         while left:
             ready = [name for name in left if self.parents.get(name) in placed]
@@ -105,7 +105,7 @@ class Skeleton:
 
 
 def rotation(x: Floats, y: Floats, z: Floats) -> Floats:
-    """Turn about x, then about y, then about z: R_z R_y R_x, (..., 3, 3)."""
+    """Rotate about x, then about y, then about z: R_z R_y R_x, (..., 3, 3)."""
     (cx, sx), (cy, sy), (cz, sz) = ((np.cos(a), np.sin(a)) for a in (x, y, z))
     rows = [
         [cz * cy, cz * sy * sx - sz * cx, cz * sy * cx + sz * sx],
@@ -119,7 +119,7 @@ def rotation(x: Floats, y: Floats, z: Floats) -> Floats:
 
 
 def parse_asf(text: str, where: str = "asf") -> Skeleton:
-    """The skeleton in the text of an ``.asf`` file."""
+    """Parse the skeleton from the text of an ``.asf`` file."""
     try:
         sections = _sections(text)
         units = dict(line.split(None, 1) for line in sections["units"])
@@ -168,7 +168,7 @@ def parse_asf(text: str, where: str = "asf") -> Skeleton:
 
 
 def parse_amc(text: str, where: str = "amc") -> dict[str, Floats]:
-    """The numbers of every joint in the text of an ``.amc`` file, by name, each (T, k)."""
+    """Parse the numbers of every joint from the text of an ``.amc`` file, by name, each (T, k)."""
     rows_of: dict[str, list[list[float]]] = {}
     frames = 0
     try:
@@ -224,11 +224,11 @@ class MotionFiles:
 
     @property
     def trials(self) -> list[str]:
-        """Their names, such as ``35_01``, in order."""
+        """The names of the trials, such as ``35_01``, in order."""
         return sorted(self._motions)
 
     def skeleton(self, trial: str) -> Skeleton:
-        """The skeleton of a trial: that of its subject, or the only one beside it, or of all."""
+        """The skeleton of a trial: that of its subject, or the only one (first: in its folder)."""
         subject, folder = trial.rsplit("_", 1)[0], PurePosixPath(self._file(trial)).parent
         every = [PurePosixPath(name) for name in self._read if name.endswith(".asf")]
         of_subject = [path for path in every if path.stem == subject]
@@ -253,7 +253,7 @@ class MotionFiles:
         try:
             with np.errstate(all="ignore"):
                 x = skeleton.positions(motion)
-            if not np.isfinite(x).all():  # angles that are not numbers are no missing joints
+            if not np.isfinite(x).all():  # invalid angles are not missing joints
                 raise InputError("NaN or infinite values; mend or cut them out.")
             return x
         except InputError as error:
@@ -263,14 +263,14 @@ class MotionFiles:
 
 
 def read_mocap(path: Path, time_step: float = 1 / FRAMES_PER_SECOND) -> Trajectories:
-    """All trials in a folder (or tar file) of ASF/AMC, as runs of one skeleton.
+    """Read all trials in a folder (or tar file) of ASF/AMC as runs of one skeleton.
 
-    Positions are in the file's unit (for CMU 1 is 5.644 cm), y points up, and trials may have
-    different lengths. Attributes name the joints and say which of them a bone connects.
+    Positions are in the file's unit (for CMU, 1 is 5.644 cm), y points up, and trials may differ
+    in length. Attributes name the joints and say which of them are connected by a bone.
 
     Args:
         path: of the folder or tar file.
-        time_step: seconds between frames, which the files do not tell; CMU has 120 a second.
+        time_step: seconds between frames, which the files do not give; CMU has 120 per second.
     """
     files = MotionFiles(path)
     skeletons = {trial: files.skeleton(trial) for trial in files.trials}
@@ -288,7 +288,7 @@ def read_mocap(path: Path, time_step: float = 1 / FRAMES_PER_SECOND) -> Trajecto
 
 
 def joint_attributes(skeleton: Skeleton, num: int) -> dict[str, Any]:
-    """Which joint a node is, as one number for each joint; which pairs a bone connects."""
+    """The joint of each node, as one attribute per joint, and the pairs that a bone connects."""
     joints = skeleton.joints
     bones = np.zeros((len(joints), len(joints)))
     for child, parent in skeleton.edges:
@@ -298,7 +298,7 @@ def joint_attributes(skeleton: Skeleton, num: int) -> dict[str, Any]:
 
 
 def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:
-    """What trajectories of a skeleton keep of it."""
+    """The metadata that trajectories keep of a skeleton."""
     return {
         "source": "ASF/AMC",
         "trials": trials,
@@ -311,7 +311,7 @@ def meta_of(skeleton: Skeleton, trials: list[str]) -> dict[str, Any]:
 
 
 def _files(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Names of the ASF and AMC files, wherever they are inside, and what reads their texts."""
+    """Names of the ASF and AMC files at any depth, each with a function that reads its text."""
     if path.is_dir():
         for file in sorted(path.rglob("*")):
             if file.suffix.lower() in MOTION_ENDINGS and (file.is_file() or file.is_symlink()):
@@ -322,7 +322,7 @@ def _files(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
             yield name.lower(), partial(content.decode, "latin-1")
     except InputError:
         raise
-    except Exception as error:  # (tar files are damaged in many ways)
+    except Exception as error:  # (tar files can be damaged in many ways)
         raise InputError(
             f"{path}: expected a folder or a tar file of ASF/AMC ({reason(error)})."
         ) from error
@@ -348,7 +348,7 @@ def _sections(text: str) -> dict[str, list[str]]:
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """What stands between ``begin`` and ``end``."""
+    """The blocks between ``begin`` and ``end``."""
     block: list[str] = []
     for line in lines:
         if line == "begin":

@@ -1,4 +1,4 @@
-"""Molecules that MDAnalysis reads: DCD, XTC, TRR, ... (the extra ``mdanalysis``)."""
+"""Molecular trajectories read by MDAnalysis: DCD, XTC, TRR, ... (the extra ``mdanalysis``)."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from spacetime_en.data.readers.sandbox import read_sandboxed
 from spacetime_en.data.trajectories import Trajectories
 
 MDANALYSIS_FORMATS = {".dcd": "DCD", ".xtc": "XTC", ".trr": "TRR", ".nc": "NCDF", ".ncdf": "NCDF"}
-# Topologies that are one file: others include further ones (itp), or are databases (dms).
+# Single-file topologies only: others include further files (itp), or are databases (dms).
 TOPOLOGIES = {
     ".psf": "PSF",
     ".pdb": "PDB",
@@ -25,12 +25,12 @@ TOPOLOGIES = {
 def read_mdanalysis(
     path: Path, topology: str | os.PathLike[str] | None = None, select: str = "all"
 ) -> Trajectories:
-    """All frames of a trajectory, as one run, in Å and ps.
+    """Read all frames of a trajectory as one run, in Å and ps.
 
     Args:
         path: the trajectory.
         topology: the file that names the atoms (PSF, PDB, GRO, TPR, ...).
-        select: which atoms, in MDAnalysis's language, such as ``"name CA"``.
+        select: which atoms, in MDAnalysis's selection language, such as ``"name CA"``.
     """
     require("MDAnalysis", "mdanalysis")
     if topology is None:
@@ -60,7 +60,7 @@ def read_mdanalysis(
             "select": select,
             "length_unit": "Å",
             "time_unit": "ps",
-            # At constant pressure the cell breathes; its mean stands for all frames.
+            # At constant pressure the cell fluctuates; its mean is used for all frames.
             "box": "mean over the frames" if "box" in arrays else None,
         },
     )

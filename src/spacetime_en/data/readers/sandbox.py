@@ -1,8 +1,8 @@
-"""Read files with other packages, in a process of its own with limits on memory and time.
+"""Read files with other packages, in a separate process with limits on memory and time.
 
-The readers of h5py, ASE and MDAnalysis were made for trusted files: they allocate whatever a header
-claims, read past the end of a file, write caches beside it, or crash. Whatever happens there, this
-process gets arrays or one error message.
+h5py, ASE and MDAnalysis were made for trusted files: they allocate whatever a header claims, read
+past the end of a file, write caches next to it, or crash. Whatever happens there, this process
+gets either arrays or one error message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spacetime_en._util.schema import open_regular, read_json, reason
 from spacetime_en.data.readers.arrays import read_archive
 from spacetime_en.data.readers.foreign import program
 
-SECONDS, SECONDS_PER_MB = 20, 20  # of computing; the slowest of the readers takes one for a MB
+SECONDS, SECONDS_PER_MB = 20, 20  # of CPU time; the slowest reader takes one per MB
 
 
 def read_sandboxed(
@@ -34,7 +34,7 @@ def read_sandboxed(
     Args:
         module: the name of a module in :mod:`foreign`.
         path: the file.
-        options: of its function; values of type Path are files, too.
+        options: arguments of its function; values of type Path are also files.
     """
     files = {"path": path} | {k: v for k, v in options.items() if isinstance(v, Path)}
     limits = {
@@ -42,8 +42,8 @@ def read_sandboxed(
         "seconds": SECONDS + SECONDS_PER_MB * (path.stat().st_size >> 20),
     }
     with tempfile.TemporaryDirectory() as name:
-        # The process works in a folder of its own, where the files have plain names: what it looks
-        # for beside them is not there, and what it leaves beside them is gone afterwards.
+        # The process works in its own folder, where the files have plain names: companion files
+        # that it looks for do not exist there, and whatever it writes is deleted afterwards.
         folder = Path(name)
         for key, file in files.items():
             open_regular(file).close()

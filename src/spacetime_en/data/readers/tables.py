@@ -19,7 +19,7 @@ from spacetime_en.data.tracks import pack
 from spacetime_en.data.trajectories import Trajectories
 
 _PARQUET = ".parquet"
-_NO_TABLES = ("readme", "license", "licence")  # texts that people put beside their tables
+_NO_TABLES = ("readme", "license", "licence")  # texts often found next to tables
 
 
 def read_tables(
@@ -29,16 +29,16 @@ def read_tables(
     frame_step: float | None = None,
     interpolate: int = 0,
 ) -> Trajectories:
-    """Tracks from a table, or from all tables in a folder, each of them a recording.
+    """Read tracks from a table, or from all tables in a folder, each of them a recording.
 
-    Folders train, val and test inside are the splits.
+    Subfolders train, val and test are the splits.
 
     Args:
         path: of the file or folder.
-        columns: names of columns that have other names than usual.
-        time_step: time from frame to frame, if the table does not tell.
-        frame_step: frame numbers, or time, from frame to frame; None: the commonest.
-        interpolate: fill gaps of up to so many frames by straight lines.
+        columns: names of columns that do not have the usual names.
+        time_step: time between frames, if the table does not give it.
+        frame_step: frame numbers, or time, between frames; None: the most common.
+        interpolate: fill gaps of up to this many frames by linear interpolation.
     """
     sources = _sources(path) if path.is_dir() else [Source(_open(path), _stem(path))]
     observations = gather(sources, columns or Columns())

@@ -1,5 +1,5 @@
-"""Simulated trajectories: ``simulate``, and the systems that it knows.
+"""Simulated trajectories: ``simulate`` and the built-in systems.
 
-``systems`` has the laws of force, ``integrator`` and ``simd`` the compiled steps, ``drift`` what
-should be conserved, ``ray`` runs it on a cluster. Imports trajectories and what is below them.
+``systems`` defines force laws, ``integrator`` and ``simd`` the compiled steps, ``drift`` the
+conserved quantities; ``ray`` runs on a cluster. Imports trajectories and what is below them.
 """

@@ -25,8 +25,7 @@ def drift_between(
     """The change of each conserved quantity between two states of systems.
 
     Energy is relative to the kinetic plus the absolute potential energy at the start. Momentum and
-    angular momentum, which is that about the centre of mass, are relative to the sums of their
-    absolute values.
+    angular momentum (about the centre of mass) are relative to the sums of their absolute values.
 
     Returns: for each quantity the relative change of every system, (num,).
     """

@@ -28,25 +28,25 @@ from spacetime_en.data.simulation.simd import (
 )
 from spacetime_en.data.simulation.systems import SPRING
 
-# Yoshida's coefficients: three leapfrog steps of these lengths make one of fourth order.
+# Yoshida's coefficients: three leapfrog steps of these lengths form one fourth-order step.
 _OUTER = 1 / (2 - 2 ** (1 / 3))
 _INNER = 1 - 2 * _OUTER
 
 
 @numba.njit(inline="always")
 def law(kind, r2, w, parameter):
-    """The factor s of the systems that come with the package; w < 0 attracts."""
+    """The factor s of the built-in systems; w < 0 attracts."""
     if kind == SPRING:
         return w
     y = rsqrt(r2 + parameter)  # parameter: the softening length squared
-    return (w * y) * (y * y)  # two products side by side: latency is what this loop waits for
+    return (w * y) * (y * y)  # two independent products: this loop is bound by latency
 
 
 @numba.njit(inline="always")
 def _forces(X, F, w, M, nodes, kind, parameter):
     """Write the net forces to F; return the largest |s| (1/m_i + 1/m_j) of any pair, per lane.
 
-    That number is one over the square of the shortest time in which a pair moves by its distance.
+    This number is 1 / t^2 for the shortest time t in which a pair moves by its own distance.
     """
     stiffest = splat(0.0)
     soft = splat(parameter)
@@ -143,8 +143,8 @@ def adaptive(x, v, w, m, dt, limit, kind, parameter, save, out_x, out_v):
     """Yoshida's fourth-order scheme, with smaller steps in close encounters.
 
     A step is at most 10 dt, and at most 1/50 of 1/sqrt(|s| (1/m_i + 1/m_j)) for the stiffest pair,
-    which near a charge is the time of falling into it. Every lane has its own step, so that a
-    trajectory does not depend on its neighbours in the block. Arguments as in :func:`kick_drift`;
+    which near a charge is the time of falling into it. Every lane has its own step size, so that a
+    trajectory does not depend on the others in its block. Arguments as in :func:`kick_drift`;
     `dt` is still the unit of `save`.
     """
     nodes = m.shape[1] // W
@@ -157,7 +157,7 @@ def adaptive(x, v, w, m, dt, limit, kind, parameter, save, out_x, out_v):
             left = splat(dt * (save[k] - done))
             while largest(left) > 0.0:
                 longest = rsqrt(maximum(stiffest, splat(1e-30))) * splat(0.02)
-                longest = maximum(longest, splat(1e-10 * dt))  # through a collision, and on
+                longest = maximum(longest, splat(1e-10 * dt))  # to get through a collision
                 longest = splat(0.0) - maximum(splat(0.0) - longest, splat(-10 * dt))
                 # min(left, longest); exactly what is left at the end, then 0
                 h = splat(0.0) - maximum(splat(0.0) - left, splat(0.0) - longest)
@@ -177,10 +177,10 @@ SCHEMES: dict[str, Any] = {"kick-drift": kick_drift, "verlet": verlet, "adaptive
 
 @functools.lru_cache
 def integrator(scheme: str, own_law: Callable[..., Any] | None = None) -> Any:
-    """The compiled integrator; for a law of the user's own, compiled anew in this process.
+    """The compiled integrator; for a user-defined law, compiled anew in this process.
 
-    Numba caches functions, but not functions of functions: for another law, the same code is
-    compiled once more with another ``law`` among its globals.
+    Numba caches functions, but not functions that take functions: for another law, the same code
+    is compiled again with a different ``law`` among its globals.
     """
     if own_law is None:
         return SCHEMES[scheme]

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def write_shards(run: _Simulation, folder: Path, count: int, progress: Progress | None) -> None:
-    """Write all shards, each as one Ray task; `folder` must be seen by every worker.
+    """Write all shards, one Ray task each; `folder` must be visible to every worker.
 
-    Joins the cluster that RAY_ADDRESS or ``ray start`` gives, else starts Ray on this machine.
+    Joins the cluster given by RAY_ADDRESS or ``ray start``, else starts Ray on this machine.
     """
     ray = require("ray", "ray")
     started = not ray.is_initialized()
@@ -23,7 +23,7 @@ def write_shards(run: _Simulation, folder: Path, count: int, progress: Progress 
         ray.init(log_to_driver=False, configure_logging=False)
     try:
         workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        # Enough shards to keep all workers busy, but the number that was begun with.
+        # Enough shards to keep all workers busy, but an unfinished set keeps its number.
         if not find_shards(folder):
             count = max(count, min(workers, run.num))
         remote: Any = ray.remote(_write)
@@ -41,6 +41,6 @@ def write_shards(run: _Simulation, folder: Path, count: int, progress: Progress 
 def _write(run: _Simulation, folder: str, i: int, n: int) -> int:
     import numba
 
-    numba.set_num_threads(1)  # Ray counts one core a task
+    numba.set_num_threads(1)  # Ray allots one core per task
     run.write(Path(folder), i, n)
     return len(run.span(i, n))

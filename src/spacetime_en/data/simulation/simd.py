@@ -1,13 +1,13 @@
 """Eight trajectories in one value: a SIMD type for Numba.
 
-``Lanes`` is a vector of W float64, one for each of W trajectories that take the same steps side by
-side. Kernels are written with it as if with one number: ``a * b``, ``fma(a, b, c)``, ``rsqrt(a)``,
+``Lanes`` is a vector of W float64, one for each of W trajectories that take the same steps in
+parallel. Kernels are written as if for a single number: ``a * b``, ``fma(a, b, c)``, ``rsqrt(a)``,
 ``load``, ``store``. LLVM maps it to whatever vectors the CPU has (AVX-512, AVX2, NEON). Each lane
-does plain IEEE arithmetic, and nothing is fused or reordered that is not written so: the same bits
-in every lane and on every machine.
+does plain IEEE arithmetic, and nothing is fused or reordered unless written so: the same bits in
+every lane and on every machine.
 
-(Left to itself, LLVM vectorises loops over trajectories only behind run-time checks that the
-arrays do not overlap, which for short loops cost as much as the work.)
+(On its own, LLVM vectorises loops over trajectories only behind run-time checks that the arrays do
+not overlap, which for short loops cost as much as the work.)
 """
 
 import operator
@@ -117,7 +117,7 @@ def largest(typing_context: Any, a: Any) -> Any:
 
 
 def _overload_arithmetic(op: Any, apply: Any) -> None:
-    """`op` between lanes, and between lanes and a number."""
+    """Overload `op` between lanes, and between lanes and a number."""
 
     @overload(op)
     def implementation(a, b):  # without annotations: Numba compares signatures
@@ -148,7 +148,7 @@ def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic
 def _rsqrt_estimate(typing_context: Any, a: Any) -> Any:
-    """1 / sqrt(a) to seven digits: float32's square root and division are several times faster."""
+    """1 / sqrt(a) to seven digits: square root and division are several times faster in float32."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         single = ir.VectorType(ir.FloatType(), W)
@@ -163,7 +163,7 @@ def _rsqrt_estimate(typing_context: Any, a: Any) -> Any:
 
 @intrinsic
 def clip(typing_context: Any, a: Any, limit: Any) -> Any:
-    """Each lane brought into [-limit, limit]."""
+    """Clip each lane to [-limit, limit]."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         value, high = args

@@ -53,27 +53,27 @@ def simulate(
 ) -> Trajectories:
     """Simulate `num` trajectories.
 
-    Trajectory i is drawn from a counter-based stream keyed by (seed, i), and computed apart from
-    all others: the same bits whatever the threads, chunks or shards.
+    Trajectory i is drawn from a counter-based stream keyed by (seed, i) and computed independently
+    of all others: bit-identical for any number of threads, chunks or shards.
 
     Args:
         system: ``"charged"``, ``"gravity"``, ``"springs"``, or a :class:`System` of your own.
         num: how many.
         nodes: N.
         dims: 2 or 3.
-        steps: how far; None: to the last of `save`.
-        save: numbers of steps done at which to keep the state, 0 being the start. None: every
-            100th up to `steps`; with neither, what the paper's task needs.
+        steps: number of time steps; None: up to the last of `save`.
+        save: step counts at which to keep the state, 0 being the start. None: every 100th up to
+            `steps`; with neither, those of the paper's task.
         seed: one number for everything.
         scheme: ``"kick-drift"`` (the paper's), ``"verlet"``, or ``"adaptive"`` (fourth order, with
             smaller steps in close encounters, forces not clipped).
-        shard: (i, n) makes only the i-th of n parts.
-        out: a folder to write to, in shards of limited size; what is already there is kept. Needs
-            no more memory than a chunk.
+        shard: (i, n) simulates only the i-th of n parts.
+        out: a folder to write to, in shards of limited size; existing shards are kept. Needs no
+            more memory than a chunk.
         engine: ``"local"``, all cores of this machine, or ``"ray"``, shards on a Ray cluster (the
             extra ``ray``; needs `out` on a file system that all workers see).
         progress: called with the number of trajectories finished since the last call.
-    Returns: the trajectories; with `out`, mapped from disk (none, as long as other shards are
+    Returns: the trajectories; with `out`, mapped from disk (None, as long as other shards are
         missing).
     """
     chosen = find_system(system)
@@ -155,15 +155,15 @@ class _Simulation:
 
     @property
     def chunk(self) -> int:
-        """The number of trajectories whose states, and couplings in several copies, are held."""
+        """The number of trajectories held in memory, with several copies of their couplings."""
         bytes_each = 32 * len(self.frames) * self.nodes * 3 + 40 * self.nodes**2
         return max(W, _CHUNK_BYTES // bytes_each // W * W)
 
     def check_size(self, part: tuple[int, int], out: Path | None) -> None:
-        """Refuse what this machine cannot hold, before it has gone down trying."""
+        """Refuse what this machine cannot hold, before trying."""
         T, N = len(self.frames), self.nodes
         what = f"{N:,} nodes and {T:,} frames"
-        least = W * (48 * T * N + 4 * N * N)  # states kept, and couplings, of the runs at a time
+        least = W * (48 * T * N + 4 * N * N)  # states kept, and couplings, of the runs in flight
         if least > free_memory():
             raise InputError(
                 f"nodes: {what} need {in_words(least)} of memory, and there are "
@@ -187,7 +187,7 @@ class _Simulation:
 
         system = self.system
         law: Any = system.law
-        if not isinstance(law, int):  # a fingerprint of the user's own
+        if not isinstance(law, int):  # a hash of the user's function
             code = law.__code__.co_code + repr(law.__code__.co_consts).encode()
             law = hashlib.sha256(code).hexdigest()[:16]
         return {
@@ -217,7 +217,7 @@ class _Simulation:
         return self._trajectories(x, v, attributes)
 
     def write(self, folder: Path, i: int, n: int, progress: Progress | None = None) -> None:
-        """Write the i-th of n shards piece by piece, unless it is there already."""
+        """Write the i-th of n shards piece by piece, unless it already exists."""
         num = len(self.span(i, n))
         target = folder / shard_name(i, n)
         if target.exists():
@@ -241,8 +241,8 @@ class _Simulation:
         return range(self.num * i // n, self.num * (i + 1) // n)
 
     def _pieces(self, i: int, n: int, progress: Progress | None) -> Iterator[Trajectories]:
-        """The i-th of n parts, in pieces of a limited size."""
-        # Often enough for a live display and a quick interruption, seldom enough to cost nothing.
+        """The i-th of n parts, in pieces of limited size."""
+        # Often enough for a live display and prompt interruption, rarely enough to cost nothing.
         pairs = max(1, self.nodes * (self.nodes - 1) // 2) * int(self.frames[-1] or 1)
         size = min(self.chunk, max(W, (1 << 29) // pairs // W * W))
         whole = self.span(i, n)
@@ -254,7 +254,7 @@ class _Simulation:
 
     def _check_same(self, folder: Path, target: Path) -> None:
         spec = read_meta(target).spec
-        same = {"version": self.meta["version"]}  # an older version's data are as good
+        same = {"version": self.meta["version"]}  # data of an older version are equally valid
         if (spec.meta | same, spec.steps) != (self.meta, self.frames.tolist()):
             raise InputError(f"{folder}: holds another data set; choose another folder.")
 
@@ -284,7 +284,7 @@ def integrate(
     Args:
         x, v: (num, N, n), n up to 3.
         attributes: by name, (num, N) or (num, N, N).
-        frames: numbers of steps at which to keep the state, (T,).
+        frames: step counts at which to keep the state, (T,).
     Returns: x and v, (num, T, N, n).
     """
     num, N, n = x.shape
@@ -294,7 +294,7 @@ def integrate(
     blocks = -(-num // W)
 
     def rows(per_run: NDArray[Any]) -> NDArray[Any]:
-        """(num, k) -> (blocks, k W): W runs side by side; the last block is filled with copies."""
+        """(num, k) -> (blocks, k W): W runs in parallel; the last block is padded with copies."""
         filled = np.concatenate([per_run, np.repeat(per_run[-1:], blocks * W - num, axis=0)])
         return np.ascontiguousarray(
             filled.reshape(blocks, W, -1).transpose(0, 2, 1), dtype=np.float64
@@ -306,7 +306,7 @@ def integrate(
     out = np.empty((2, blocks, len(frames), 3 * N * W))
     builtin = isinstance(system.law, int)
     compiled = integrator.integrator(scheme, None if builtin else system.law)
-    # Numba's threads set OpenMP's number for all: what is trained later would have other bits.
+    # Numba's threads set OpenMP's global thread count, which would change later training's bits.
     threads = torch.get_num_threads()
     try:
         compiled(

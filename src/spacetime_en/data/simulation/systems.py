@@ -80,7 +80,7 @@ def _start_charged(rng: np.random.Generator, nodes: int, dims: int) -> InitialCo
 def _start_gravity(rng: np.random.Generator, nodes: int, dims: int) -> InitialConditions:
     mass = rng.uniform(0.2, 1.0, size=nodes)
     x, v = _cloud(rng, nodes, dims, (nodes / 5) ** (1 / 3))
-    # At rest as a whole, so that the cloud stays where it is.
+    # The total momentum is zero, so that the cloud stays where it is.
     return x, v - (mass[:, None] * v).sum(0) / mass.sum(), {"mass": mass}
 
 
@@ -128,10 +128,10 @@ SYSTEMS = {
 
 
 def system_of(trajectories: Trajectories) -> System | None:
-    """The system by which data were simulated, as their ``meta`` says; None if it is not known.
+    """The system by which data were simulated, according to their ``meta``; None if unknown.
 
-    Data that say so without the attributes of such a system, as a file from anywhere may, are not
-    believed.
+    If the data lack the attributes of that system, as those of an arbitrary file may, the claim is
+    ignored.
     """
     system = SYSTEMS.get(trajectories.meta.get("system") or "")
     if system is None:
@@ -142,7 +142,7 @@ def system_of(trajectories: Trajectories) -> System | None:
 
 
 def find_system(system: str | System) -> System:
-    """The system of that name, or `system` itself."""
+    """The system of this name, or `system` itself."""
     if isinstance(system, System):
         return system
     if system not in SYSTEMS:

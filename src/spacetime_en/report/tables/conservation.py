@@ -1,4 +1,4 @@
-"""What data conserve, as plain numbers and as a table."""
+"""What data conserve, as plain values and as a table."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What this installation has and lacks: the findings of ``spacetime doctor``."""
+"""The state of this installation: the findings of ``spacetime doctor``."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ from spacetime_en.data.datasets.mocap import find_motions
 from spacetime_en.data.datasets.pedestrians import find_scenes
 
 PACKAGE = "spacetime-en"
-# What a user gains from each extra; the packages behind it are in the installed metadata.
+# What each extra adds; the packages behind it are in the installed metadata.
 ENABLES = {
     "ase": "read and write ASE's formats (extended XYZ, .traj, ...)",
     "e3nn": "steerable features (presets tfn and se3-transformer)",
@@ -41,7 +41,7 @@ MEASURED_DATA: dict[str, tuple[str, str, Callable[[Path], Path]]] = {
 
 
 def examine() -> dict[str, Any]:
-    """Everything there is to know, as plain values."""
+    """All findings, as plain values."""
     needed = [Requirement(line) for line in requires(PACKAGE) or ()]
     always = [one for one in needed if one.marker is None]
     cache = cache_folder()
@@ -81,7 +81,7 @@ def examine() -> dict[str, Any]:
 
 
 def _installed(requirement: Requirement) -> str | None:
-    """The version that is installed, if any; nothing is imported."""
+    """The installed version, if any; nothing is imported."""
     try:
         return version(requirement.name)
     except PackageNotFoundError:
@@ -94,7 +94,7 @@ def _fits(requirement: Requirement) -> bool:
 
 
 def _extra(name: str, needed: list[Requirement]) -> dict[str, Any]:
-    """Whether the packages of an extra are there, in versions that fit."""
+    """Whether the packages of an extra are installed in suitable versions."""
     packages = [
         one for one in needed if one.marker is not None and one.marker.evaluate({"extra": name})
     ]
@@ -109,7 +109,7 @@ def _extra(name: str, needed: list[Requirement]) -> dict[str, Any]:
 
 
 def _looked_for(name: str, cache: Path) -> dict[str, Any]:
-    """Measured data, which nobody downloads for the user: where they are expected."""
+    """Measured data that are not downloaded automatically: where they are expected."""
     variable, folder, find = MEASURED_DATA[name]
     place = Path(os.environ.get(variable) or cache / folder)
     try:
@@ -121,7 +121,7 @@ def _looked_for(name: str, cache: Path) -> dict[str, Any]:
 
 
 def _devices() -> list[str]:
-    """The devices that PyTorch can compute on."""
+    """The devices available to PyTorch."""
     cuda = [
         f"cuda:{number} {torch.cuda.get_device_name(number)}"
         for number in range(torch.cuda.device_count())
@@ -130,7 +130,7 @@ def _devices() -> list[str]:
 
 
 def print_findings(findings: dict[str, Any], terminal: Terminal) -> None:
-    """Print what :func:`examine` found, one line for each thing, and what to do about the rest."""
+    """Print what :func:`examine` found, one line each, and how to install what is missing."""
     machine, cache = findings["machine"], findings["cache"]
     lines = [f"{name} {found or 'MISSING'}" for name, found in findings["versions"].items()]
     named = machine["OMP_NUM_THREADS"]

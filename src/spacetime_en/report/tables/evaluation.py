@@ -48,7 +48,7 @@ def print_evaluation(report: dict[str, Any], terminal: Terminal) -> None:
 
 
 def errors_by_model(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The errors of the model and of its rivals, by the names that are shown."""
+    """The errors of the model and of the baselines, by display name."""
     rivals = {name.replace("_", " "): report[name] for name in RIVALS if name in report}
     return {report.get("preset", report["model"]): report} | rivals
 
@@ -79,7 +79,7 @@ def _show_paths(rows: dict[str, dict[str, Any]], terminal: Terminal) -> None:
 
 
 def _cells(row: dict[str, float] | None) -> list[str]:
-    """Mean, standard error, median and 90th percentile as words."""
+    """Format mean, standard error, median and 90th percentile."""
     row = row or {}
     mean, median, p90 = (_word(row.get(key)) for key in ("mean", "median", "p90"))
     error = row.get("standard_error")

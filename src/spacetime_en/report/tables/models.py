@@ -11,15 +11,15 @@ from spacetime_en.nn.presets import PRESETS, build_model
 
 
 def describe_presets(nodes: Sequence[int]) -> list[dict[str, Any]]:
-    """One row for each preset and each number of nodes."""
+    """One row for each preset and number of nodes."""
     return [_described(preset, n) for preset in PRESETS for n in dict.fromkeys(nodes)]
 
 
 def _described(preset: str, nodes: int) -> dict[str, Any]:
-    """What a preset is, or which package it needs that is not there."""
+    """Describe a preset, or name the package that it lacks."""
     row = {"preset": preset, "nodes": nodes}
     try:
-        with torch.device("meta"):  # counts need no memory
+        with torch.device("meta"):  # parameter counts need no memory
             model = build_model(preset, nodes=nodes)
     except ImportError as error:
         return row | {"needs": str(error)}

@@ -17,13 +17,13 @@ from spacetime_en.evaluation import TRIVIAL_FORECASTS, Errors
 from spacetime_en.metrics import PathErrors, errors, summary
 from spacetime_en.training.settings import TrainingSettings
 
-MOST_NUMBERS = 1 << 25  # in the windows that are measured: an eighth of a gigabyte
+MOST_NUMBERS = 1 << 25  # in the windows that are summarised: an eighth of a gigabyte
 
 
 def describe_task(task: Task, most: int = 20_000) -> dict[str, Any]:
     """Recordings, shapes, splits, ranges, drift, and the errors of the trivial forecasts.
 
-    Errors, MSE per coordinate, are those of the test windows, or of at most `most` of them.
+    Errors, as MSE per coordinate, are those of the test windows, or of at most `most` of them.
     """
     windows, batch_size = task.test, TrainingSettings().batch
     counts = np.concatenate([part.node_counts for part in task.splits.values()])
@@ -69,11 +69,11 @@ def describe_task(task: Task, most: int = 20_000) -> dict[str, Any]:
 
 
 def describe_recordings(trajectories: Trajectories) -> dict[str, Any]:
-    """How many recordings, frames and nodes there are, and how much of them was observed.
+    """The numbers of recordings, frames and nodes, and how much of them was observed.
 
     Returns: ``count``; the frames of the ``shortest`` and the ``longest``; ``nodes``, and
-        ``most_at_once``; the share of a node's frames, from its first to its last, in which it was
-        ``observed``; the number of ``gaps`` in between, and the frames of the ``longest_gap``.
+        ``most_at_once``; the fraction of a node's frames, from its first to its last, in which it
+        was ``observed``; the number of ``gaps`` in between, and the frames of the ``longest_gap``.
     """
     t = trajectories
     R, T, N, _ = t.x.shape
@@ -84,7 +84,7 @@ def describe_recordings(trajectories: Trajectories) -> dict[str, Any]:
         observed = np.asarray(t.observed[run])
         ids = None if t.ids is None else np.asarray(t.ids[run])
         before = previous_observation(observed, ids)
-        missed = (np.arange(T)[:, None] - before - 1)[before >= 0]  # frames since the one before
+        missed = (np.arange(T)[:, None] - before - 1)[before >= 0]  # unobserved frames before each
         nodes += int(observed.any(0).sum()) if ids is None else len(np.unique(ids[ids >= 0]))
         most = max(most, int(observed.sum(1).max()))
         seen, places = seen + int(observed.sum()), places + int(observed.sum() + missed.sum())
@@ -166,7 +166,7 @@ def print_task(description: dict[str, Any], terminal: Terminal) -> None:
 
 
 def _in_words(recordings: dict[str, Any]) -> str:
-    """What :func:`describe_recordings` found."""
+    """Summarise :func:`describe_recordings` in words."""
     r = recordings
     frames = f"{r['longest']:,}" if r["shortest"] == r["longest"] else f"up to {r['longest']:,}"
     nodes = amount(r["nodes"], "node")
@@ -182,7 +182,7 @@ def _in_words(recordings: dict[str, Any]) -> str:
 
 
 def _times_in_words(description: dict[str, Any]) -> str:
-    """The time between frames, and to the targets, with the unit if it is known."""
+    """The time between frames, and to the targets, with the unit if known."""
     meta, between = description["meta"], description["time_between_frames"]
     unit = f" {meta['time_unit']}" if meta.get("time_unit") else ""
     steps, times = description["target_steps"], description["target_times"]

@@ -1,5 +1,5 @@
-"""What runs in the process of :mod:`spacetime_en.data.readers.sandbox`: other packages' readers.
+"""Readers built on other packages, run in the process of :mod:`spacetime_en.data.readers.sandbox`.
 
-Nothing of ours is imported here, so that the process starts at once. Each module has a function
-``read`` that returns arrays and texts by name, or exits with a sentence about the file.
+Nothing of this package is imported here, so that the process starts quickly. Each module has a
+function ``read`` that returns arrays and texts by name, or exits with a message about the file.
 """

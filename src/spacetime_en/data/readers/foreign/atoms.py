@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from ase.io import read as read_frames
 
-_MOST_ENDS = 100  # times that a reader may try to read behind the end of a file
+_MOST_ENDS = 100  # how often a reader may try to read past the end of a file
 
 
 class EndingText(io.TextIOWrapper):
-    """A text that does not go on for ever with empty lines, whatever number of them is expected."""
+    """A text stream that stops if a reader keeps asking for lines after its end."""
 
     ends = 0
 

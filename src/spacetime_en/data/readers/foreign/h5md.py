@@ -1,7 +1,7 @@
 """HDF5 files in the H5MD layout, read by h5py.
 
-An HDF5 file may point into other files, and claim more numbers than it holds; what is read here
-lies in the file itself. Damaged ones make the library crash, or search for ever.
+An HDF5 file may link to other files, and claim more numbers than it holds; only what is stored in
+the file itself is read. Damaged files can make the library crash or search for ever.
 """
 
 import math
@@ -13,12 +13,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-_MOST_EXPANSION = 1032  # times; deflate can do no more
+_MOST_EXPANSION = 1032  # the maximum compression ratio of deflate
 _MOST_WORDS, _LONGEST_WORD = 16, 100
 
 
 def read(path: str, group: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """x (T, N, n), and, if there, v, observed, times, box, mass, ...; the units as texts."""
+    """Read x (T, N, n), and, if present, v, observed, times, box, mass, ...; and the units."""
     with h5py.File(path, "r") as opened:
         file = Group(opened)
         if "particles" not in file:
@@ -40,7 +40,7 @@ def read(path: str, group: str | None) -> tuple[dict[str, Any], dict[str, str]]:
         if "id" in particles:
             _sort(arrays, particles.varying("id"), constants)
         if "time" in position:
-            times = position.numbers("time")  # or the one step between them
+            times = position.numbers("time")  # or the constant step between them
             arrays["times"] = times * np.arange(len(arrays["x"])) if times.ndim == 0 else times
         box = particles.inside("box") if "box" in particles else None
         if box is not None and _is_periodic(box):
@@ -51,7 +51,7 @@ def read(path: str, group: str | None) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 class Group:
-    """A group of the file, whose members are in the file and not elsewhere."""
+    """A group of the file; only members stored in this file are accessible."""
 
     def __init__(self, group: Any) -> None:
         self.group, self.names = group, list(group)
@@ -60,7 +60,7 @@ class Group:
         return name in self.names
 
     def inside(self, name: str) -> "Group":
-        """A group of this group."""
+        """A subgroup."""
         member = self._member(name)
         if not isinstance(member, h5py.Group):
             sys.exit(f"expected a group {member.name!r}")
@@ -75,7 +75,7 @@ class Group:
         return self.group[name]
 
     def numbers(self, name: str) -> NDArray[Any]:
-        """A data set of numbers that is there as a whole."""
+        """A numeric data set that is complete."""
         data = self._member(name)
         if not isinstance(data, h5py.Dataset) or data.shape is None:
             sys.exit(f"{data.name!r}: expected an array of numbers")
@@ -90,13 +90,13 @@ class Group:
         return np.asarray(data[()])
 
     def varying(self, name: str) -> NDArray[Any]:
-        """An element in time: a data set, or a group with ``value``."""
+        """A time-dependent element: a data set, or a group with ``value``."""
         if isinstance(self._member(name), h5py.Group):
             return self.inside(name).numbers("value")
         return self.numbers(name)
 
     def constant(self, name: str) -> NDArray[Any]:
-        """An element that must not change in time, without a time axis."""
+        """An element that must be constant in time, without a time axis."""
         if not isinstance(self._member(name), h5py.Group):
             return self.numbers(name)
         values = self.inside(name).numbers("value")
@@ -105,7 +105,7 @@ class Group:
         return np.asarray(values[0])
 
     def words(self, name: str, of: str | None = None) -> list[str]:
-        """The words of a short attribute of this group, or of one of its members, if there."""
+        """The words of a short attribute of this group or of one of its members, if present."""
         if of is not None and of not in self:
             return []
         attributes = (self.group if of is None else self._member(of)).attrs
@@ -134,7 +134,7 @@ def _is_periodic(box: Group) -> bool:
 
 
 def _sort(arrays: dict[str, Any], ids: NDArray[Any], constants: list[str]) -> None:
-    """Put the particles in one order, if frames list them in several."""
+    """Put the particles in a fixed order, if frames list them in different ones."""
     shape = arrays["x"].shape[:2]
     if ids.shape not in (shape, shape[1:]):
         sys.exit(f"id: expected shape {shape}, found {ids.shape}")

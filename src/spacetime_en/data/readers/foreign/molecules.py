@@ -10,7 +10,7 @@ import numpy as np
 def read(
     path: str, topology: str, select: str, format: str, topology_format: str
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """x (T, N, 3), times, v and mass if there, and box, the mean cell, if periodic."""
+    """Read x (T, N, 3), times, v and mass if present, and box, the mean cell, if periodic."""
     universe = MDAnalysis.Universe(topology, path, format=format, topology_format=topology_format)
     atoms = universe.select_atoms(select)
     if len(atoms) == 0:

@@ -13,9 +13,9 @@ _MOST_COLUMNS = 1000
 
 
 def read(path: str, columns: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """The names of all columns; or the numbers, times and labels of those in `columns`.
+    """Read the names of all columns, or the numbers, times and labels of those in `columns`.
 
-    Labels are codes, with their values beside them: numbers as an array, names as a text.
+    Labels are returned as codes and their values: numbers as an array, names as a text.
     """
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names

@@ -1,7 +1,7 @@
-"""``program.py MODULE ARGUMENTS``: read a file within limits, and leave what was found here.
+"""``program.py MODULE ARGUMENTS``: read a file within limits, and store the result here.
 
-That is ``found.npz`` and ``found.json`` in the working directory; if there is nothing to leave, a
-sentence on standard error.
+The result is ``found.npz`` and ``found.json`` in the working directory; on failure, a message on
+standard error.
 """
 
 import json
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def run_reader(module: str, arguments: dict[str, Any]) -> None:
-    """Call the function ``read`` of a module beside this one."""
+    """Call the function ``read`` of a module in this folder."""
     _limit(arguments.pop("memory"), arguments.pop("seconds"))
     warnings.simplefilter("ignore")  # about guessed masses and missing fields
     try:
@@ -25,13 +25,13 @@ def run_reader(module: str, arguments: dict[str, Any]) -> None:
         Path("found.json").write_text(json.dumps(texts))
     except MemoryError:
         sys.exit("needs more memory than there is")
-    except Exception as error:  # these readers raise whatever they meet
+    except Exception as error:  # these readers let any exception through
         what = " ".join(str(error).split())[:300]
         sys.exit(f"is cut off, damaged or of another format ({type(error).__name__}: {what})")
 
 
 def _limit(memory: int, seconds: int) -> None:
-    """End this process, and not the machine, if a file asks too much of it."""
+    """Make this process fail, rather than the machine, if a file demands too much."""
     try:
         import resource
 
