@@ -45,10 +45,21 @@ def looks_at_the_whole_batch(graph):
     return Forecast(graph.x[:, -1:] + graph.v[:, -1:].mean(), graph.v[:, -1:])
 
 
+def moves_towards_the_centroid(graph):
+    x = graph.x[:, -1:]
+    return Forecast(0.9 * x + 0.1 * x.mean(2, keepdim=True), graph.v[:, -1:])
+
+
 def test_any_callable_can_be_checked():
     assert_equivariant(last, GRAPH)
     assert_padding_invariant(build_model("last-frame"), GRAPH)
     assert max(equivariance_errors(last, GRAPH)) < 1e-12
+
+
+def test_the_largest_translation_suits_the_unit_of_the_data():
+    unit = 1e-9
+    small = GRAPH.replace(x=unit * GRAPH.x, v=unit * GRAPH.v)
+    assert_equivariant(moves_towards_the_centroid, small, max_translation=1e3 * unit)
 
 
 @pytest.mark.parametrize(

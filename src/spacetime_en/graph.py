@@ -524,6 +524,14 @@ def speeds(v: Tensor) -> Tensor:
     return geometry.norm(v).unsqueeze(-1)
 
 
+def which_are_speeds(graph: SpacetimeGraph) -> Tensor:
+    """Which of the graphs' features are the speeds of the nodes, wherever observed, (d,)."""
+    is_speed = graph.h.isclose(speeds(graph.v), rtol=1e-4, atol=0.0)  # (in any unit)
+    if graph.observed is not None:
+        is_speed = is_speed | ~graph.observed.unsqueeze(-1)
+    return is_speed.flatten(0, 2).all(0)
+
+
 def _turned(vectors: Tensor, q: Tensor) -> Tensor:
     """Q times each vector, (B, ..., n), by (n, n) for all graphs or (B, n, n)."""
     q = q.to(vectors)

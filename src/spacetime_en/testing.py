@@ -61,10 +61,10 @@ def equivariance_errors(
 def translation_error(
     model: Model, graph: SpacetimeGraph, *, seed: int = 0, max_translation: float = 1e3
 ) -> float:
-    """The relative error under x -> x + b, for the largest and for a smaller b."""
+    """The relative error under x -> x + b, for the largest b and for one a thousandth of it."""
     generator = torch.Generator().manual_seed(seed)
     errors = []
-    for scale in (max_translation, 1.0):
+    for scale in (max_translation, max_translation / 1e3):
         b = geometry.random_translation(graph.x.shape[-1], scale, generator).to(graph.x)
         moved = graph.translate(b)
         # Translated there and back, because rounding of x + b is not the model's error.

@@ -78,6 +78,21 @@ def test_speeds_among_the_features_follow_the_forecast_and_others_stay():
         torch.testing.assert_close(seen[1][:, 0], features[:, 1])
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-10])
+def test_a_type_that_no_node_has_is_not_taken_for_its_speed(unit):
+    graph = particles(L=2)
+    types = torch.tensor([1.0, 0.0]).expand(3, 4, 2)
+    graph = graph.replace(x=unit * graph.x, v=unit * graph.v, features=types)
+    seen = []
+
+    def model(window):
+        seen.append(window.features)
+        return Forecast(window.x[:, -1:], 2 * window.v[:, -1:])
+
+    rollout(model, graph, [1.0, 2.0])
+    assert torch.equal(seen[1], graph.features)
+
+
 def test_lists_and_boxes_go_along():
     model = egnn()
     for lists in (random_neighbours(4, 2), random_neighbours(4, 2, 3, 3)):

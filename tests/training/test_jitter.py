@@ -36,6 +36,17 @@ def test_velocities_are_still_differences_of_positions(observed):
         assert torch.equal(seen.v[~observed], there.v[~observed])
 
 
+@pytest.mark.parametrize("observed", [None, OBSERVED])
+def test_speeds_among_the_features_change_with_the_velocities(observed):
+    there = graph(observed)
+    mass = torch.rand(1, 5, 3, 1, dtype=torch.float64)
+    there = there.replace(features=torch.cat([there.h, mass], dim=-1))
+    seen = jittered(there, 0.3)
+    assert torch.equal(seen.features[..., :1], seen._replace(features=None).h)
+    assert not torch.equal(seen.features[..., :1], there.features[..., :1])
+    assert torch.equal(seen.features[..., 1:], there.features[..., 1:])
+
+
 def test_errors_are_independent_and_of_a_size_for_each_window():
     there = graph(windows=4000)
     e = jittered(there, 0.3).x - there.x

@@ -10,7 +10,7 @@ from torch import Tensor
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.tensors import as_tensor
 from spacetime_en.facts import few_numbers
-from spacetime_en.graph import Forecast, SpacetimeGraph, speeds
+from spacetime_en.graph import Forecast, SpacetimeGraph, speeds, which_are_speeds
 
 MAX_STEPS = 100_000
 
@@ -121,12 +121,9 @@ def _advanced(
     last = window.latest()  # (B, 1, N, ...)
     changes = {"x": forecast.x, "v": forecast.v, "times": last.times + step[:, None]}
     if window.features is not None:
-        is_speed = window.features.isclose(speeds(window.v), rtol=1e-4)
-        if window.observed is not None:
-            is_speed = is_speed | ~window.observed.unsqueeze(-1)
-        of_speed = is_speed.all(2).all(1).all(0)  # (d,)
         assert last.features is not None
-        changes["features"] = torch.where(of_speed, speeds(forecast.v), last.features)
+        follow = which_are_speeds(window)
+        changes["features"] = torch.where(follow, speeds(forecast.v), last.features)
     if window.observed is not None:
         changes["observed"] = window.observed.any(1, keepdim=True)
     for name in ("neighbours", "edge_attr"):

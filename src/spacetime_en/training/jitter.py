@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from spacetime_en.graph import SpacetimeGraph, newest_observed
+from spacetime_en.graph import SpacetimeGraph, newest_observed, speeds, which_are_speeds
 
 
 def typical_step(graph: SpacetimeGraph) -> float:
@@ -24,7 +24,8 @@ def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
     """Add independent Gaussian errors to the observed positions, of one size per window.
 
     The size is `most` u^3 with u uniform in [0, 1]: small errors are as common as large ones.
-    Velocities are taken to be differences of observations, and change with them.
+    Velocities are taken to be differences of observations, and change with them, as do features
+    that are speeds.
     """
     B, L, *_ = graph.x.shape
     size = most * torch.rand(B, 1, 1, 1, device=graph.x.device, dtype=graph.x.dtype) ** 3
@@ -40,7 +41,10 @@ def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
     if graph.observed is not None:
         there = graph.observed.unsqueeze(-1)
         x, v = torch.where(there, x, graph.x), torch.where(there, v, graph.v)
-    return graph._replace(x=x, v=v)
+    seen = graph._replace(x=x, v=v)
+    if graph.features is None:
+        return seen
+    return seen._replace(features=torch.where(which_are_speeds(graph), speeds(v), graph.features))
 
 
 def _previous(graph: SpacetimeGraph) -> Tensor:
