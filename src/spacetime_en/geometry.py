@@ -135,4 +135,5 @@ class Symmetries(NamedTuple):
 
 
 FULL_SYMMETRY = Symmetries(translation=True, rotation=True, permutation=True)
+NO_SYMMETRY = Symmetries(translation=False, rotation=False, permutation=False)
 NAMED_NODES = FULL_SYMMETRY._replace(permutation=False)  # such as the joints of a body

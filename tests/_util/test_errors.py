@@ -24,6 +24,7 @@ def test_a_missing_package_is_said_with_its_extra():
 def test_an_error_in_short_is_one_line_with_its_kind_unless_it_is_meant_for_users():
     assert in_short(RuntimeError("no luck\nand a page of details")) == "RuntimeError: no luck"
     assert in_short(InputError("seeds: expected 3.\nMore.")) == "seeds: expected 3"
+    assert in_short(ValueError()) == "ValueError"
     assert in_short(OSError(2, "No such file")) == "[Errno 2] No such file"
 
 

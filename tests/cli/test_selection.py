@@ -1,10 +1,18 @@
 """The preset and the task are found among the arguments before these are parsed."""
 
+from pathlib import Path
+
 import pytest
 import tyro
 
 from spacetime_en import InputError
-from spacetime_en.cli.selection import Selection, task_field, task_in, value_of
+from spacetime_en.cli.selection import (
+    Selection,
+    evaluation_of,
+    task_field,
+    task_in,
+    value_of,
+)
 from spacetime_en.data.steps import parse_steps
 
 
@@ -22,6 +30,11 @@ from spacetime_en.data.steps import parse_steps
 )
 def test_the_value_of_an_option(arguments, value):
     assert value_of("--task", arguments.split()) == value
+
+
+def test_a_run_of_ones_own_class_is_evaluated_with_trust():
+    assert evaluation_of(Path("runs/x"), "egnn") == "spacetime evaluate runs/x"
+    assert evaluation_of(Path("runs/x"), "own:Model") == "spacetime evaluate runs/x --trust"
 
 
 def test_a_task_or_data(tmp_path, monkeypatch):

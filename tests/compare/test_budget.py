@@ -69,6 +69,16 @@ def test_a_budget_too_small_for_a_validation_is_refused_in_one_sentence():
         ModelBudget("10s", 3).seed(SETTINGS, pace)
 
 
+def test_what_a_refusal_says_is_enough_is_enough():
+    """With many seeds, a search for the rate would leave them too little."""
+    pace = Pace(setup=5.0, step=0.1, validation=1.0, spent=1.0)
+    with pytest.raises(InputError, match="each take 64 s here"):
+        ModelBudget("63s", 10).seed(SETTINGS, pace)
+    enough = ModelBudget("64s", 10)
+    assert enough.trials(pace) == 0
+    assert seconds(enough.seed(SETTINGS, pace).max_time) >= FEWEST_STEPS * pace.step
+
+
 @pytest.mark.parametrize(("seeds", "needed"), [(1, 27), (3, 27), (20, 58)])
 def test_a_budget_in_steps_is_enough_for_each_training_or_refused(seeds, needed):
     budget = ModelBudget(f"{needed} steps", seeds)
@@ -78,9 +88,10 @@ def test_a_budget_in_steps_is_enough_for_each_training_or_refused(seeds, needed)
         ModelBudget(f"{needed - 1} steps", seeds)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5m", "5 miles", "0s", "steps"])
+@pytest.mark.parametrize("text", ["", "soon", "-5m", "5 miles", "0s", "steps", "1,000 steps"])
 def test_what_is_no_budget_is_refused(text):
-    with pytest.raises(InputError, match="budget: expected a time such as 90s, 10m or 1h30m"):
+    sentence = "budget: expected a time such as 90s, 10m or 1h30m, or steps, such as '600 steps'"
+    with pytest.raises(InputError, match=sentence):
         ModelBudget(text, 3)
 
 

@@ -39,6 +39,19 @@ class Lost(Forecaster):
         return build_model("last-frame").symmetries
 
 
+class Plain(Forecaster):
+    """Promises no symmetries."""
+
+    def forecast(self, graph):
+        return build_model("last-frame").forecast(graph)
+
+
+def test_a_model_that_promises_no_symmetries_is_judged_as_others_are(tiny_task):
+    here, there = (judge(model, tiny_task) for model in (Plain(), build_model("last-frame")))
+    assert here["position"] == pytest.approx(there["position"], rel=1e-5)
+    assert measure_symmetry(Plain(), tiny_task)["translation"] < 1e-4
+
+
 def test_forecasts_that_are_no_numbers_are_refused(tiny_task):
     with pytest.raises(InputError, match="NaN or infinite"):
         judge(Lost(), tiny_task)

@@ -145,6 +145,12 @@ def test_the_report_has_the_columns_that_the_terminal_has_no_room_for():
     assert {"ADE", "FDE"} < set(shown.columns)
 
 
+def test_an_equivariance_error_that_is_no_number_is_infinite():
+    table = board(behind("lstm", 1.0, 0.8, 1.2, symmetry=None)).table()
+    column = table.columns.index("equivariance error")
+    assert [cells[column].text for _, cells in table.rows] == ["3e-07", "∞"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.0, "0 s"), (0.211, "0.211 s"), (31.24, "31.2 s"), (300.4, "5.0 min")]
 )

@@ -2,16 +2,19 @@
 
 import dataclasses
 import os
+import threading
 
 import pytest
 
 from spacetime_en import InputError
+from spacetime_en._util.files import create_atomically
 from spacetime_en.compare.results import (
     made_with,
     read_result,
     result_path,
     settings_of,
     write_result,
+    written_once,
 )
 from spacetime_en.runs.config import Config
 from spacetime_en.training.settings import TrainingSettings
@@ -56,6 +59,28 @@ def test_what_is_needed_of_a_result_must_be_there(tmp_path):
         write_result(tmp_path, "one", wrong)
         with pytest.raises(InputError, match=r"one.json: is no result .* delete it"):
             read_result(tmp_path, "one", Needed)
+
+
+def test_what_another_machine_is_writing_is_waited_for(tmp_path):
+    path, theirs = tmp_path / "question.json", threading.Event()
+
+    def other():
+        with create_atomically(path) as temporary:
+            temporary.write_text('{"format": 1, "by": "another"}')
+            theirs.wait()
+
+    writer = threading.Thread(target=other)
+
+    def make():
+        """While it is made here, the other begins to write, and ends a little later."""
+        writer.start()
+        while not list(tmp_path.glob(".spacetime-en*/question.json")):
+            pass
+        threading.Timer(0.2, theirs.set).start()
+        return {"by": "this one"}
+
+    assert written_once(path, 1, make)["by"] == "another"
+    writer.join()
 
 
 def test_settings_decide_and_the_machine_does_not():

@@ -255,6 +255,19 @@ def test_a_storage_that_fails_before_the_first_trial_says_why(tmp_path, monkeypa
         search(config(), tmp_path, trials=1, notify=lambda text: None)
 
 
+def test_a_storage_that_is_lost_during_a_trial_is_one_sentence(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+
+    def lost(*_, **__):
+        with sqlalchemy.create_engine(url).begin() as connection:
+            connection.execute(sqlalchemy.text("DROP TABLE trial_user_attributes"))
+        raise Interrupted
+
+    monkeypatch.setattr(search_module, "fit", lost)
+    with pytest.raises(InputError, match=r"storage: cannot be used any more .*no such table"):
+        search(config(), tmp_path, trials=1, storage=url, notify=lambda text: None)
+
+
 def test_an_interrupted_trial_is_over(tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise Interrupted

@@ -29,8 +29,9 @@ def first_line(error: BaseException, most: int = 400) -> str:
 
 def in_short(error: BaseException) -> str:
     """An error in one line: its message, and its kind if the message is not meant for users."""
-    kind = "" if isinstance(error, (InputError, ImportError, OSError)) else type(error).__name__
-    return ": ".join(filter(None, (kind, first_line(error))))
+    kind, message = type(error).__name__, first_line(error)
+    is_told = isinstance(error, (InputError, ImportError, OSError))
+    return message if is_told or message == kind else f"{kind}: {message}"
 
 
 def no_such(what: str, name: object, choices: Iterable[str]) -> InputError:

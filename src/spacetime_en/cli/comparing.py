@@ -13,7 +13,7 @@ from tyro.conf import Positional
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.terminal import Terminal
-from spacetime_en.cli.selection import task_field, task_in, with_options
+from spacetime_en.cli.selection import evaluation_of, task_field, task_in, with_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,8 @@ class Compare(_Comparing):
         made = compare(**self._question())
         terminal = Terminal()
         made.leaderboard.print(terminal)
-        terminal.say(f"Report: {made.report}\nNext: spacetime evaluate {made.best}")
+        following = evaluation_of(made.best, made.leaderboard.chosen)
+        terminal.say(f"Report: {made.report}\nNext: {following}")
         if self.open:
             webbrowser.open(made.report.resolve().as_uri())
 
@@ -130,5 +131,5 @@ class Auto(_Comparing):
         best = run.load("best").progress
         print(
             f"{run.folder}: {run.config.preset}, validation position MSE per coordinate "
-            f"{best.best:.4g}.\nNext: spacetime evaluate {run.folder}"
+            f"{best.best:.4g}.\nNext: {evaluation_of(run.folder, run.config.preset)}"
         )

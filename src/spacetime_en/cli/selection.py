@@ -18,7 +18,7 @@ import tyro
 
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import parse_yaml, read_text
-from spacetime_en.nn.presets import find_preset
+from spacetime_en.nn.presets import PRESETS, find_preset
 from spacetime_en.runs.config import (
     FROM_DATA,
     Config,
@@ -117,6 +117,11 @@ class Selection:
         }
         task = {**self.task, **dataclasses.asdict(parsed.task_settings)}
         return Config(self.preset, model, task, parsed.training, self.trusted)
+
+
+def evaluation_of(run: Path, preset: str) -> str:
+    """The command that evaluates a run; one's own class is imported only if that is asked for."""
+    return f"spacetime evaluate {run}{'' if preset in PRESETS else ' --trust'}"
 
 
 def task_in(arguments: Sequence[str]) -> dict[str, str]:

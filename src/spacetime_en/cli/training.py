@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from tyro.conf import Positional
 
-from spacetime_en.cli.selection import Selection, with_options
+from spacetime_en.cli.selection import Selection, evaluation_of, with_options
 from spacetime_en.training.settings import Whose
 
 
@@ -85,7 +85,7 @@ class Train(_Training):
         best = run.load("best").progress
         print(
             f"{run.folder}: best at step {best.best_step}, validation position MSE per coordinate "
-            f"{best.best:.4g}.\nNext: spacetime evaluate {run.folder}"
+            f"{best.best:.4g}.\nNext: {evaluation_of(run.folder, run.config.preset)}"
         )
 
 

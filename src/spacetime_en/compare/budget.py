@@ -59,7 +59,13 @@ class ModelBudget:
 
     def __post_init__(self) -> None:
         if self.steps is None:
-            seconds(self.text, "budget")
+            try:
+                seconds(self.text, "budget")
+            except InputError:
+                raise InputError(
+                    "budget: expected a time such as 90s, 10m or 1h30m, or steps, such as "
+                    f"'600 steps', found {shortened(self.text)}."
+                ) from None
             return
         share = min(SEARCH / TRIALS, (1 - SEARCH) / self.seeds)  # of the shortest training
         if int(share * self.steps) < FEWEST_STEPS:
@@ -81,16 +87,17 @@ class ModelBudget:
         return None if self.steps is not None else seconds(self.text, "budget")
 
     def trials(self, pace: Pace | None) -> int:
-        """The number of learning rates to try; none if there is no time for two.
+        """The number of learning rates to try; none if there is no time for two, and the seeds.
 
         Args:
             pace: known if the budget is given as time.
         """
         if pace is None or self.seconds is None:
             return TRIALS
-        each = pace.setup + pace.validation + TRIAL_STEPS * pace.step
-        most = int(SEARCH * (self.seconds - pace.spent) / each)
-        return min(TRIALS, most) if most > 1 else 0
+        left = self.seconds - pace.spent
+        most = int(SEARCH * left / (pace.setup + pace.validation + TRIAL_STEPS * pace.step))
+        is_enough = (1 - SEARCH) * left / self.seeds >= _shortest(pace)  # for each seed
+        return min(TRIALS, most) if most > 1 and is_enough else 0
 
     def trial(self, settings: TrainingSettings, pace: Pace | None) -> TrainingSettings:
         """The settings of a trial of a learning rate, if there are any."""
@@ -129,8 +136,7 @@ class ModelBudget:
         left = share * (self.seconds - pace.spent) - pace.setup - pace.validation - pace.step / 2
         steps_left = left / pace.step
         if steps_left < FEWEST_STEPS:
-            each = pace.setup + (FEWEST_STEPS + 0.5) * pace.step + pace.validation
-            needed = math.ceil(each / share + pace.spent)
+            needed = math.ceil(_shortest(pace) / share + pace.spent)
             raise self._too_small(
                 f"{amount(self.seeds, 'training')} of {FEWEST_STEPS} steps and a validation each "
                 f"take {needed} s here"
@@ -144,6 +150,12 @@ class ModelBudget:
         return InputError(
             f"budget: {shortened(self.text)} is too small: {why}; give more, or fewer seeds."
         )
+
+
+def _shortest(pace: Pace) -> float:
+    """The seconds of a training that is worth its name, with its validation."""
+    # (The validation begins, on average, half a step late.)
+    return pace.setup + (FEWEST_STEPS + 0.5) * pace.step + pace.validation
 
 
 def _of_seconds(settings: TrainingSettings, left: float) -> TrainingSettings:

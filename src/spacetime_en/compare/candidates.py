@@ -14,7 +14,7 @@ from spacetime_en._util.errors import InputError, in_short
 from spacetime_en._util.threads import one_thread
 from spacetime_en.data.task import Task
 from spacetime_en.geometry import FULL_SYMMETRY, Symmetries
-from spacetime_en.nn.forecaster import ClosedForm, Forecaster
+from spacetime_en.nn.forecaster import ClosedForm
 from spacetime_en.nn.presets import PRESETS, find_preset
 from spacetime_en.runs.config import Config
 from spacetime_en.training.fitting import mean_nodes
@@ -112,7 +112,7 @@ def _probed(preset: str, task: Task, source: Mapping[str, Any], augment: bool) -
             graph, _ = windows.sample(PROBED)
             model(graph.to(torch.device("cpu"), dtype))
     count = sum(p.numel() for p in model.parameters())
-    known = _symmetries_of(model)
+    known = model.symmetries
     if isinstance(model, ClosedForm):
         return Candidate(preset, "solved", count, known)
     if config.training.augment:
@@ -120,10 +120,3 @@ def _probed(preset: str, task: Task, source: Mapping[str, Any], augment: bool) -
     trains = any(p.requires_grad for p in model.parameters())
     kind: FitKind = "trained" if trains else "trivial"
     return Candidate(preset, kind, count, known, config.training.augment)
-
-
-def _symmetries_of(model: Forecaster) -> Symmetries:
-    try:
-        return model.symmetries
-    except NotImplementedError:  # a class of the user's that promises nothing
-        return Symmetries(translation=False, rotation=False, permutation=False)

@@ -8,34 +8,25 @@ ends when none of them has a job; a trial that failed without one was interrupte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import optuna
-from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
 
-from spacetime_en._util.errors import InputError, first_line, without_password
-from spacetime_en.runs.study import fail_dead_trials, join_study, open_storage, worker_name
+from spacetime_en._util.errors import InputError
+from spacetime_en.runs.study import (
+    fail_dead_trials,
+    join_study,
+    open_storage,
+    reachable,
+    worker_name,
+)
 
 JOB, WORKER, ERROR = "job", "worker", "error"  # attributes of a trial
 SITTING = "sitting"  # attribute of the study: the number of this session's first trial
-
-
-@contextmanager
-def _reachable() -> Iterator[None]:
-    """Turn any error of the data base into one sentence."""
-    try:
-        yield
-    except (SQLAlchemyError, StorageInternalError) as error:
-        what = without_password(first_line(error.__cause__ or error))
-        raise InputError(
-            f"storage: cannot be used any more ({what}); what is done is kept: the same command "
-            "goes on from here."
-        ) from None
 
 
 class Claims:
@@ -55,7 +46,7 @@ class Claims:
         if not any(trial.state is TrialState.RUNNING for trial in trials):
             study.set_user_attr(SITTING, len(trials))
 
-    @_reachable()
+    @reachable()
     def take(self, name: str) -> bool:
         """Claim a job that has no result; False if another worker has it, or it has failed."""
         if not self._alive(name):
@@ -86,14 +77,14 @@ class Claims:
         if isinstance(self.storage, RDBStorage):
             self.storage.record_heartbeat(identity)
 
-    @_reachable()
+    @reachable()
     def beat(self) -> None:
         """Send a heartbeat, and give up the jobs of workers that have none."""
         for identity in self.mine.values():
             self._record(identity)
         fail_dead_trials(self.study)
 
-    @_reachable()
+    @reachable()
     def failures(self) -> dict[str, str]:
         """The errors of all jobs that failed in this session, on any machine."""
         since = self.study.user_attrs[SITTING]
@@ -104,13 +95,13 @@ class Claims:
             if trial.number >= since and ERROR in trial.user_attrs
         }
 
-    @_reachable()
+    @reachable()
     def end(self, name: str, error: str | None = None) -> None:
         """Release a job that is done, or that failed with an error."""
         self.ended.add(name)
         self._give_back(name, done=error is None, error=error)
 
-    @_reachable()
+    @reachable()
     def _give_back(self, name: str, *, done: bool, error: str | None = None) -> None:
         identity = self.mine.pop(name)
         state, values = (TrialState.COMPLETE, [0.0]) if done else (TrialState.FAIL, None)
@@ -142,7 +133,7 @@ class ClaimStorage:
             )
         self.storage = open_storage(url, Path())
 
-    @_reachable()
+    @reachable()
     def named(self, token: str) -> Claims:
         """The claims of the comparison with this token."""
         return Claims(join_study(self.storage, f"{token}--jobs", seed=0), self.storage)

@@ -84,7 +84,7 @@ class Standing:
         rate: the learning rate; None if nothing is trained.
         parameters: number of them.
         forecasts_per_second: on one core.
-        symmetry: the largest equivariance error.
+        symmetry: the largest equivariance error; None if it is not finite.
     """
 
     preset: str
@@ -105,7 +105,7 @@ class Standing:
     rate: float | None
     parameters: int
     forecasts_per_second: float
-    symmetry: float
+    symmetry: float | None
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,9 @@ class Leaderboard:
             "learning rate": lambda r: Cell(r.rate, number(r.rate)),
             "parameters": lambda r: Cell(r.parameters, f"{r.parameters:,}"),
             "forecasts/s": lambda r: Cell(r.forecasts_per_second, f"{r.forecasts_per_second:,.0f}"),
-            "equivariance error": lambda r: Cell(r.symmetry, f"{r.symmetry:.0e}"),
+            "equivariance error": lambda r: Cell(
+                r.symmetry, "∞" if r.symmetry is None else f"{r.symmetry:.0e}"
+            ),
         }
         if all(row.ade is None for row in self.rows):
             del columns["ADE"], columns["FDE"]
@@ -391,6 +393,7 @@ def _standing(
         _mean([seed[key] for seed in seeds]) if seeds[0].get(key) is not None else None
         for key in ("ade", "fde")
     )
+    asymmetries = seeds[0]["equivariance_error"].values()
     return Standing(
         preset=candidate.preset,
         kind=candidate.kind,
@@ -408,7 +411,7 @@ def _standing(
         seeds=len(seeds),
         parameters=seeds[0]["parameters"],
         forecasts_per_second=_mean([seed["forecasts_per_second"] for seed in seeds]),
-        symmetry=max(seeds[0]["equivariance_error"].values()),
+        symmetry=None if None in asymmetries else max(asymmetries),
         **costs,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -25,6 +26,7 @@ from spacetime_en.training.settings import TrainingSettings
 RESULTS = "experiments"  # the folder of the results
 WHERE = ("accelerator", "devices", "num_nodes", "save_every")  # a training runs, not what it trains
 MOST = 1 << 30  # bytes of a result, with the errors of all windows
+WRITING = 5.0  # seconds for another machine to end what it is writing
 Result = dict[str, Any]
 
 
@@ -74,9 +76,12 @@ def written_once(path: Path, newest: int, make: Callable[[], dict[str, Any]]) ->
         try:
             with create_atomically(path) as temporary:
                 temporary.write_text(text, "utf-8")
-        except InputError:  # another machine was faster
-            if not path.exists():
-                raise
+        except InputError:  # another machine was faster, or is writing it at this moment
+            until = time.monotonic() + WRITING
+            while not path.exists():
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
     entries: dict[str, Any] = read_json(path, dict[str, Any])
     check_format(entries.get("format", newest), newest, str(path))
     return entries

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from spacetime_en._util.errors import InputError
 from spacetime_en._util.schema import arguments
 from spacetime_en.facts import DataFacts, few_numbers
-from spacetime_en.geometry import Symmetries
+from spacetime_en.geometry import NO_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.metrics import errors
 from spacetime_en.nn.pretrained import Pretrained
@@ -29,8 +29,8 @@ Examples = Iterable[Example]
 class Forecaster(Pretrained, nn.Module):
     """Base class of all models; subclass it to give your own the same interface.
 
-    A subclass implements :meth:`forecast` and :attr:`symmetries`. The arguments of its
-    constructor are checked against their annotations and recorded in ``config``, so that it can
+    A subclass implements :meth:`forecast`, and :attr:`symmetries` if it has any. The arguments of
+    its constructor are checked against their annotations and recorded in ``config``, so that it can
     be saved and loaded; ``settings`` also holds those of its base classes. ``trained_on``
     describes the training data, once the model is trained.
     """
@@ -72,8 +72,8 @@ class Forecaster(Pretrained, nn.Module):
 
     @property
     def symmetries(self) -> Symmetries:
-        """The symmetries that hold for all weights of this architecture."""
-        raise NotImplementedError(f"{type(self).__name__}: implement the property `symmetries`.")
+        """The symmetries that hold for all weights of this architecture; unless told, none."""
+        return NO_SYMMETRY
 
     @property
     def is_equivariant(self) -> bool:

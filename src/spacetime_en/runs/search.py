@@ -27,6 +27,7 @@ from spacetime_en.runs.study import (
     fail_dead_trials,
     join_study,
     open_storage,
+    reachable,
     readable,
     seed_sampler,
     worker_name,
@@ -94,6 +95,7 @@ class Dimension:
 
 
 @one_thread()
+@reachable()
 def search(
     config: Config,
     out: str | os.PathLike[str],

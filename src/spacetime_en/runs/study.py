@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 import optuna
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import (
     JournalFileBackend,
@@ -21,7 +22,7 @@ from optuna.storages.journal import (
     JournalRedisBackend,
 )
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from spacetime_en._util.errors import InputError, first_line, without_password
 from spacetime_en._util.files import process_exists
@@ -70,6 +71,19 @@ def readable(storage: str | None, folder: Path) -> Iterator[None]:
     except Exception as error:  # any error that a damaged study causes
         where = f"storage: {without_password(storage)}" if storage else str(folder / JOURNAL)
         raise _unreadable(where, first_line(error)) from None
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Turn any error of a data base that was lost during the work into one sentence."""
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        what = without_password(first_line(error.__cause__ or error))
+        raise InputError(
+            f"storage: cannot be used any more ({what}); what is done is kept: the same command "
+            "goes on from here."
+        ) from None
 
 
 def _check_journal(path: Path) -> None:

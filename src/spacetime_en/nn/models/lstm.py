@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from spacetime_en._util.schema import Count, PositiveFloat, PositiveInt, UnitInterval
-from spacetime_en.geometry import Symmetries
+from spacetime_en.geometry import NO_SYMMETRY, Symmetries
 from spacetime_en.graph import Forecast, SpacetimeGraph
 from spacetime_en.nn.layers.attention import Window
 from spacetime_en.nn.layers.block import Block
@@ -105,7 +105,7 @@ class LSTM(Corrector):
 
     @property
     def symmetries(self) -> Symmetries:
-        return Symmetries(translation=False, rotation=False, permutation=False)
+        return NO_SYMMETRY
 
     def alone(self, graph: SpacetimeGraph) -> Forecast:
         c = self.settings
