@@ -43,6 +43,21 @@ def test_p_values_are_uniform_without_an_effect():
     assert 0.35 < p.mean() < 0.65
 
 
+def test_the_interval_covers_what_few_rows_cannot_gain():
+    """Of eighteen fields one matters, and the noise of all weights costs more than it gains."""
+    covered = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        psi = rng.standard_normal((ROWS, 18))
+        y = 0.04 * psi[:, 0] + 0.3 * rng.standard_normal(ROWS)
+        group = np.arange(ROWS) // 4
+        groups = Groups(group, ROWS // 4, blocks=False)
+        smoother = Smoother.of(rng.standard_normal((ROWS, 1)), folds_of(group))
+        found = weigh(smoother, y[:, None], psi[:, :, None], groups, group)
+        covered += found.interval[0] < 0.04**2 / (0.04**2 + 0.09) < found.interval[1]
+    assert covered >= 16
+
+
 def test_what_c_tells_is_no_evidence():
     found = evidence(0.0, seed=0, tied=1.0)
     assert found.p is None

@@ -237,8 +237,10 @@ def test_too_few_windows():
     few = world(runs=12)
     with pytest.raises(InputError, match="too few to tell a symmetry from chance"):
         find_symmetries(few)
-    with pytest.raises(InputError, match=r"give at least 100 in 12, or more rows than 9\."):
+    with pytest.raises(InputError, match=r"100 in 12, or more rows than 9 \(--rows\)\."):
         find_symmetries(few, most_rows=9)
+    with pytest.raises(InputError, match=r"60 windows .* or more rows than 6,000 \(--rows\)\."):
+        find_symmetries(world(runs=20, nodes=100, frames=12))
     with pytest.raises(InputError, match="rows: expected 1 or more, found 0"):
         find_symmetries(few, most_rows=0)
 

@@ -42,7 +42,8 @@ class Evidence:
             test with.
         gain: by how much the squared error of the forecasts falls when they may use psi, as a
             share of it, on recordings that were not fitted.
-        interval: of the gain, 95 %; None: too few groups.
+        interval: 95 %, from the least gain on recordings that were not fitted to the largest that
+            endless data could give; None: too few groups.
         explained: the share of the residual's square that c explains.
         spread: the fraction of the variance of psi that is left given c.
         z: the studentised covariance of each psi with the residual, (q,).
@@ -191,7 +192,7 @@ def weigh(
     # variance, relative to that of the sum itself, is the ratio of degrees of freedom to rows.
     common = min(freedom.max(), psi_freedom.max()) / R
     p = _by_flipping(sums, 1 + common, seed)
-    gains = _gains(left, over, smoother.folds)
+    gains, cost = _gains(left, over, smoother.folds)
     rows = Groups(group, groups.count, groups.blocks)
     (interval,) = mean_intervals(gains[None], rows)
     mean = unexplained / R
@@ -200,7 +201,8 @@ def weigh(
     return Evidence(
         p,
         float(gains.mean()) / mean,
-        None if interval is None else (interval[0] / mean, interval[1] / mean),
+        # (What the noise of the fit costs is no bound on what there is to gain.)
+        None if interval is None else (interval[0] / mean, (interval[1] + cost) / mean),
         explained,
         spread,
         all_z,
@@ -226,8 +228,12 @@ def _by_flipping(sums: Array, inflation: float, seed: int) -> float:
     return (1 + larger) / (1 + FLIPS)
 
 
-def _gains(left: Array, over: Array, folds: NDArray[np.int64]) -> Array:
-    """By how much squared errors fall if psi is regressed on, too, row by row, held out, (R,)."""
+def _gains(left: Array, over: Array, folds: NDArray[np.int64]) -> tuple[Array, float]:
+    """By how much squared errors fall if psi is regressed on, too, row by row, held out, (R,).
+
+    With weights b of other recordings the square falls by 2 y . (psi b) - |psi b|^2. In the mean
+    that is E|psi beta|^2 less what the noise of b costs, |psi b|^2 - y . (psi b), the second.
+    """
     q = over.shape[1]
     grams, sides = [], []
     for k in range(FOLDS):
@@ -240,4 +246,6 @@ def _gains(left: Array, over: Array, folds: NDArray[np.int64]) -> Array:
         # Shrink weights that are noise: ten rows' worth of zeros for each.
         beta = np.linalg.solve(gram + 0.01 * np.trace(gram) / q * np.eye(q), side)
         fitted[folds == k] = np.einsum("rqn,q->rn", over[folds == k], beta)
-    return np.asarray((np.square(left) - np.square(left - fitted)).sum(1))
+    gains = (np.square(left) - np.square(left - fitted)).sum(1)
+    cost = float((fitted * (fitted - left)).sum(1).mean())
+    return np.asarray(gains), max(0.0, cost)

@@ -127,11 +127,12 @@ def find_symmetries(
         raise InputError(f"rows: expected 1 or more, found {most_rows}.")
     sampled = sample(task, most_rows)
     if len(sampled.graph) < FEWEST_WINDOWS or sampled.groups.count < FEWEST_BLOCKS:
+        some = sum(int(part.node_counts.sum()) for part in (task.train, task.val)) > most_rows
         raise InputError(
             f"windows: {len(sampled.graph)} windows for training and validation in "
             f"{sampled.groups.describe()} that do not overlap are too few to tell a symmetry from "
             f"chance; give at least {FEWEST_WINDOWS} in {FEWEST_BLOCKS}"
-            + (f", or more rows than {most_rows:,}." if most_rows < MOST_ROWS else ".")
+            + (f", or more rows than {most_rows:,} (--rows)." if some else ".")
         )
     unit = typical_distance(sampled.graph)
     plain = rows_of_windows(sampled, unit)

@@ -16,9 +16,10 @@ def print_report(report: SymmetryReport, terminal: Terminal) -> None:
         [_row(finding) for finding in report.findings],
         title=f"{report.task}: {report.windows:,} windows, {report.groups}",
     )
+    explained = max(0.0, report.explained)  # (held out it may be less than nothing)
     said = [
         f"Score: how far what breaks a symmetry moves a forecast, beside the way that nodes leave "
-        f"the straight line, of which {report.explained:.0%} of the square are explained. "
+        f"the straight line, of which {explained:.0%} of the square are explained. "
         f"False alarms: {LEVEL:.0%} of data sets (Holm).",
         *(
             [f"Unclear: significant, but perhaps below {SLIGHT:.0%}, as the drift of samples is."]

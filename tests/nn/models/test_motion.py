@@ -114,3 +114,16 @@ def test_outliers_do_not_decide_the_direction_of_a_step():
     others = gradient(slice(1, 8))
     assert others.norm() > 0
     assert (gradient(slice(8)) - others).norm() < 1e-3 * others.norm()
+
+
+@pytest.mark.parametrize("step_fraction", [None, 0.3])
+def test_other_times_in_a_batch_do_not_change_a_forecast(step_fraction):
+    """The steps of a leg are as many as its own share of the way asks for, whoever is beside."""
+    times = torch.tensor([[0.5, 1.0, 1.5], [0.1, 0.2, 1.5]], dtype=torch.float64)
+    graph = particles(B=2, L=1).replace(horizon=times)
+    model = flow(law=False, step_fraction=step_fraction)
+    together = model(graph)
+    for b in range(2):
+        alone = model(graph[[b]])
+        torch.testing.assert_close(together[[b]].x, alone.x, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(together[[b]].v, alone.v, rtol=1e-12, atol=1e-12)

@@ -7,6 +7,7 @@ chaotic trajectories is the same for all of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from spacetime_en.nn.state import State, Units
 
 Steps = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 StepFraction = Annotated[float, msgspec.Meta(ge=LEAST, le=1.0)]
+ROUNDING = 1e-4  # of a number of steps
 MAX_LOG_MASS = 8.0  # of a learned mass, in either direction
 
 
@@ -140,8 +142,12 @@ class LawOfMotion(Forecaster):
             mass = self.log_mass(state.h[:, 0]).clamp(-MAX_LOG_MASS, MAX_LOG_MASS).exp()
         return Pairs(neighbourhood, s, self._softening(), mass)
 
-    def _step_control(self, share: float) -> StepControl:
-        """How steps are chosen at this point in training, for a share of the whole time."""
+    def _step_control(self, share: float | Tensor) -> StepControl:
+        """How steps are chosen at this point in training, for a share of the whole time.
+
+        Args:
+            share: of all graphs, or of each, (B,).
+        """
         c = self.settings
         step_fraction = c["step_fraction"] if self._steps_adapt else None
         if step_fraction is not None and torch.compiler.is_exporting():
@@ -151,9 +157,12 @@ class LawOfMotion(Forecaster):
             )
         if step_fraction is not None and self.training:
             step_fraction = 2 * step_fraction
-        min_steps = max(1, math.ceil(share * c["steps"] - 1e-4))  # (shares are rounded)
         in_training, in_use = self.curriculum.max_steps
-        max_steps = max(min_steps, in_training if self.training else in_use)
+        max_steps = max(c["steps"], in_training if self.training else in_use)
+        if isinstance(share, Tensor):
+            wanted = share * c["steps"] - ROUNDING
+            return StepControl(wanted.ceil().clamp(min=1), max_steps, step_fraction)
+        min_steps = max(1, math.ceil(share * c["steps"] - ROUNDING))
         return StepControl(min_steps, max_steps, step_fraction)
 
     # --- training -----------------------------------------------------------------------------
@@ -210,8 +219,8 @@ def zeroed(phi: nn.Sequential) -> nn.Sequential:
     return phi
 
 
-def _shares(graph: SpacetimeGraph) -> list[float]:
-    """The intervals between the T target times, as fractions of the whole.
+def _shares(graph: SpacetimeGraph) -> Sequence[float | Tensor]:
+    """The intervals between the T target times, as fractions of the whole, (B,) each.
 
     (Compiled code must not depend on values: there, times are taken to be evenly spaced.)
     """
@@ -219,8 +228,7 @@ def _shares(graph: SpacetimeGraph) -> list[float]:
     if T == 1 or torch.compiler.is_compiling():
         return [1 / T] * T
     legs = horizon.diff(prepend=torch.zeros_like(horizon[:, :1]))
-    parts: list[float] = (legs / horizon[:, -1:].clamp(min=1e-30)).amax(0).tolist()
-    return parts
+    return (legs / horizon[:, -1:].clamp(min=1e-30)).unbind(1)
 
 
 def _first_to_last(graph: SpacetimeGraph) -> tuple[Tensor, SpacetimeGraph, SpacetimeGraph]:

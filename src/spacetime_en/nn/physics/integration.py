@@ -23,12 +23,13 @@ class StepControl(NamedTuple):
     """How step sizes are chosen.
 
     Args:
-        min_steps, max_steps: bounds on the number of steps for the whole duration.
+        min_steps, max_steps: bounds on the number of steps for the whole duration, of all systems;
+            `min_steps` may be one for each, (B,).
         step_fraction: the step as a fraction of the shortest time in which two nodes could meet;
             None: `min_steps` equal steps.
     """
 
-    min_steps: int
+    min_steps: int | Tensor
     max_steps: int
     step_fraction: float | None
 
@@ -105,9 +106,12 @@ def _leg(
         if "torch._dynamo" in sys.modules:
             adaptively = torch.compiler.disable(adaptively)
         return adaptively(scheme, pairs, state, duration, control)
-    h = (duration / control.min_steps)[:, None, None]
-    for _ in range(control.min_steps):
-        state = _State(*scheme.step(pairs, *state, h))
+    steps = control.min_steps
+    h = duration / steps
+    for k in range(int(steps.max()) if isinstance(steps, Tensor) else steps):
+        # (A system whose number is less has arrived: steps of length 0 leave it there.)
+        now = h.where(steps > k, 0.0) if isinstance(steps, Tensor) else h
+        state = _State(*scheme.step(pairs, *state, now[:, None, None]))
     return state
 
 
@@ -117,16 +121,16 @@ def _leg_adaptively(
     """The state after `duration`, in adaptive steps."""
     assert control.step_fraction is not None
     left, rows = duration, torch.arange(len(duration), device=duration.device)
+    longest, shortest = duration / control.min_steps, duration / control.max_steps
     finished: list[tuple[Tensor, _State]] = []
     for _ in range(control.max_steps + 1):  # (one more, for rounding)
         with torch.no_grad():
             rates = state.rates
             h = control.step_fraction * shortest_time(rates.r, rates.x, rates.v, pairs)
-            whole = duration[rows]
-            h = torch.minimum(h.clamp(whole / control.max_steps, whole / control.min_steps), left)
+            h = torch.minimum(h.clamp(shortest[rows], longest[rows]), left)
         state = _State(*scheme.step(pairs, *state, h[:, None, None]))
         left = left - h
-        is_done = left <= 1e-6 * whole
+        is_done = left <= 1e-6 * duration[rows]
         count = int(is_done.sum())
         if count == len(rows):
             break
