@@ -14,7 +14,7 @@ from spacetime_en.compare import comparison
 from spacetime_en.compare.comparison import compare, train_best
 from spacetime_en.compare.leaderboard import Choice
 from spacetime_en.compare.results import read_result, write_result
-from spacetime_en.runs.run import Run
+from spacetime_en.runs.run import FACTS_FILE, Run
 from tests.compare.inline import TASK, carry_out_here, compare_here
 from tests.conftest import TINY
 
@@ -180,6 +180,25 @@ def test_the_winner_alone(cache, tmp_path, monkeypatch):
         train_best(task, tmp_path / "run")
 
 
+def test_a_winner_that_was_killed_while_it_was_copied_is_copied_again(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
+    monkeypatch.setattr(comparison, "carry_out_all", carry_out_here)
+    how = {"presets": ["straight-line"], "budget": "30 steps", "symmetries": False}
+    real = shutil.copy
+
+    def killed(path, target):
+        if path.name != FACTS_FILE:
+            return real(path, target)
+        target.write_text('{"format"')
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copy", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_best(TASK, tmp_path / "run", **how)
+    assert train_best(TASK, tmp_path / "run", **how).model().trained_on is not None
+
+
 @pytest.mark.parametrize("name", ["runs", "experiments", "searches", "best"])
 def test_links_in_the_folder_are_not_followed(cache, tmp_path, name):
     folder, elsewhere = tmp_path / "x", tmp_path / "elsewhere"
@@ -319,6 +338,31 @@ def test_a_model_without_a_validation_error_is_left_out(compared, cache, tmp_pat
     board = compare_here(folder, cache).leaderboard
     assert "last-frame" not in [row.preset for row in board.rows]
     assert board.reasons == {"last-frame": "its validation error is not known."}
+
+
+def test_a_model_whose_forecasts_far_away_are_no_numbers_has_a_row(compared, cache, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(compared.folder, folder)
+    test = read_result(folder, "test--linear")
+    test["seeds"][0]["equivariance_error"]["translation"] = float("nan")
+    write_result(folder, test["name"], test)
+    rows = {row.preset: row for row in compare_here(folder, cache).leaderboard.rows}
+    assert rows["linear"].symmetry is None
+    assert rows["egnn"].symmetry < 1e-4
+
+
+def test_a_comparison_that_was_killed_before_its_question_was_written_begins(
+    cache, tmp_path, monkeypatch
+):
+    def killed(*_):
+        raise KeyboardInterrupt  # (nothing that is done after an error may be needed)
+
+    how = {"presets": ["straight-line"], "symmetries": False}
+    with monkeypatch.context() as patch:
+        patch.setattr(comparison, "written_once", killed)
+        with pytest.raises(KeyboardInterrupt):
+            compare_here(tmp_path / "x", cache, **how)
+    assert compare_here(tmp_path / "x", cache, **how).best.is_dir()
 
 
 def test_other_data_in_the_same_folder_are_noticed_by_the_same_process(cache, tmp_path):

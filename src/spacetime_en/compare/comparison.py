@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from spacetime_en._util.files import (
     make_folder,
     refuse_foreign,
     replace_folder,
+    write_atomically,
     write_text_atomically,
 )
 from spacetime_en._util.schema import (
@@ -212,7 +214,7 @@ def train_best(task: Mapping[str, Any], out: str | os.PathLike[str], *args: Any,
         if path.is_dir():
             shutil.copytree(path, target, dirs_exist_ok=True)
         else:
-            shutil.copy(path, target)
+            write_atomically(target, partial(shutil.copy, path))
     return Run.open(folder)  # (its class is imported, and its data are named)
 
 
@@ -288,10 +290,10 @@ def _join(
     make_folder(folder)
     for name in (RESULTS, RUNS, SEARCHES, BEST):  # the folder may come from anyone
         check_no_link(folder / name)
-    (folder / RESULTS).mkdir(exist_ok=True)
     shared = question.storage is not None
     asked = {"token": secrets.token_hex(8), "question": ours, "shared": shared}
     entries = written_once(path, QUESTION_FORMAT, lambda: asked)
+    (folder / RESULTS).mkdir(exist_ok=True)  # (after the question, by which the folder is known)
     file: _File = typed(entries, _File, str(path))
     theirs, now = _by_setting(file.question), _by_setting(ours)
     for key in dict.fromkeys((*(key for key in theirs if key.startswith(OF_TASK)), *now)):
