@@ -1,4 +1,4 @@
-"""Neighbour lists by radius or by number, in open space or a periodic box.
+"""Neighbour lists by radius or by count, in open space or a periodic box.
 
 Nodes are sorted into grid cells no smaller than the radius, so that only the 3^n cells around a
 node are searched: at constant density the cost is linear in the number of nodes.

@@ -85,7 +85,7 @@ def linear_map(inputs: Any, outputs: Any) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def gate(channels: int, lmax: int) -> Any:
-    """SiLU of the scalars; every other feature times the sigmoid of a scalar of its own."""
+    """SiLU of the scalars; each other feature is multiplied by the sigmoid of an extra scalar."""
     irreps = irreps_of(channels, lmax)
     with torch.device("cpu"):
         return e3nn_part("nn").Gate(

@@ -19,7 +19,7 @@ Scalars are functions of lengths and dot products, and vectors are sums of vecto
 scalars, so the layer is equivariant whatever its weights. Channels are the last axis, (B, N, n, C),
 so that mixing them is one matrix product.
 
-On a CPU, the messages of large graphs are computed for about ten thousand edges at a time, which
+On a CPU, the messages of large graphs are computed for about 16,000 edges at a time, which
 stay in its caches, and recomputed in the backward pass, so that little is stored for each edge.
 """
 
@@ -86,7 +86,7 @@ class VirtualPointAttention(nn.Module):
         self.edge = nn.Linear(points + edge_scalars, hidden, bias=False)
         self.message = nn.Linear(hidden, hidden)
         self.logits = nn.Linear(hidden, HEADS)
-        self.pull = nn.Linear(hidden, points)  # W
+        self.pull = nn.Linear(hidden, points)  # W_p
         self.gather = nn.Parameter(0.5 * torch.randn(points, channels) * points**-0.5)  # B
         self.invariants = Invariants(channels, channels)
         self.node = mlp(2 * hidden + 2 * channels, hidden, hidden + channels)

@@ -28,7 +28,8 @@ class EGNNForecaster(Corrector):
             ``parabola``, ``least-squares-line``, ``ridge``, or ``auto``, the best of these on
             validation windows; None: none.
         frames: number L of frames; used only by ridge as the base.
-        spatial: ``"egcl"``, or ``"tfn"`` or ``"se3-transformer"`` (the extra ``e3nn``).
+        spatial: the spatial part: ``"egcl"``, ``"tfn"`` or ``"se3-transformer"`` (the last two need
+            the extra ``e3nn``).
         lmax: highest degree of the features of ``tfn`` and ``se3-transformer``, 1 or 2.
     """
 

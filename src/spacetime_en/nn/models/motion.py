@@ -49,7 +49,7 @@ class Curriculum:
         outlier_limit: the error, relative to the straight line's, beyond which windows are
             down-weighted; when steps begin to adapt, and at the end.
         inlier_quantile: the limit is never below this quantile of a batch's errors.
-        max_gradient: of a system, relative to the largest gradient that its loss can have.
+        max_gradient: bound on a system's gradient, relative to the largest that its loss can have.
         max_steps: of a system up to one target time, in training and in evaluation.
     """
 
