@@ -607,6 +607,28 @@ def test_what_corrects_a_base_may_be_best_before_the_first_step(tiny_task, ema):
     assert progress.best == pytest.approx(float(error), rel=1e-5)
 
 
+@pytest.mark.parametrize(("lucky", "best_step"), [(2, 0), (6, 3)])
+def test_a_base_is_replaced_only_by_what_is_clearly_better(
+    lucky, best_step, tiny_task, monkeypatch
+):
+    """By more than two standard errors: two windows of twelve show nothing."""
+
+    def errors_of(forecast, target):
+        error = torch.ones(len(target.x))
+        if forecast.spread is not None:
+            error[:lucky] = 0.5
+        return error, error
+
+    class Lucky(Corrected):
+        def forecast(self, graph):
+            forecast = super().forecast(graph)
+            return forecast._replace(spread=forecast.x[..., 0]) if self.shift else forecast
+
+    monkeypatch.setattr("spacetime_en.training.module.errors", errors_of)
+    progress = fit(Lucky(), tiny_task, SETTINGS, batch_size=len(tiny_task.val), display=False)
+    assert (progress.best_step, progress.best) == (best_step, 0.75 if best_step else 1.0)
+
+
 def test_the_start_competes_once_also_if_training_was_interrupted_there(tiny_task):
     settings, kept = dataclasses.replace(HASTY, save_every=0.0), States()
     whole = fit(Corrected(), tiny_task, settings, save=kept, display=False)

@@ -329,6 +329,7 @@ def _finish(run: Run, progress: TrainingProgress, saver: _Saver, notify: Notify)
         ) from None
     if model.corrects_base and progress.best_step == 0:
         notify(
-            f"{run.folder}: the network added nothing to its base ({model.base_name}), whose "
-            "forecasts the model makes; more data, another rate or more time may change that."
+            f"{run.folder}: the network added nothing to its base ({model.base_name}) that the "
+            "validation windows show, so the model makes the base's forecasts; more data, another "
+            "rate or more time may change that."
         )

@@ -28,6 +28,9 @@ from spacetime_en.training.state import DivergenceError, TrainingProgress, Train
 DIVERGED = 1e4  # a loss this many times the reference loss counts as divergence
 
 MEASURED = 2_000  # windows from which the typical step is estimated
+# Standard errors by which a correction must improve on its base before it replaces it: on few
+# validation windows, a few lucky ones would do otherwise.
+CLEAR = 2.0
 
 
 class ForecastModule(pl.LightningModule):
@@ -78,7 +81,7 @@ class ForecastModule(pl.LightningModule):
         self.stop_requested = False  # by a signal to this process
         self.any_stop_requested = False  # by a signal to any process; the same in all of them
         self.active_loggers: list[Logger] = list(loggers)
-        self._sums = torch.zeros(3, dtype=torch.float64)
+        self._sums = torch.zeros(5, dtype=torch.float64)
         self._optimiser_state: dict[str, Tensor] = {}
         self._now = settings.now
         self._start = self._now()
@@ -238,15 +241,25 @@ class ForecastModule(pl.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         x, v = errors(self.forecasting_model(batch.graph), batch.target)
+        gain = torch.zeros_like(x)
+        if self._base_leads:
+            gain = errors(self.model.base(batch.graph), batch.target)[0] - x  # type: ignore[operator]
         if batch.weight:
-            count = torch.tensor(float(len(x)))
-            self._sums += torch.stack([x.sum().cpu(), v.sum().cpu(), count]).double()
+            count = x.new_tensor(len(x))
+            sums = torch.stack([x.sum(), v.sum(), count, gain.sum(), gain.square().sum()])
+            self._sums += sums.cpu().double()
+
+    @property
+    def _base_leads(self) -> bool:
+        """Whether the initial weights, which correct nothing, are the best so far."""
+        is_first = self.progress.best_step == 0 and math.isfinite(self.progress.best)
+        return self.model.corrects_base and is_first
 
     def on_validation_epoch_end(self) -> None:
         total: Any = self._sums
         if self.trainer.world_size > 1:
             total = self.trainer.strategy.reduce(total.to(self.device), reduce_op="sum")
-        position, velocity, count = total.tolist()
+        position, velocity, count, gain, square = total.tolist()
         self._update_time()
         self.validation = {"position_mse": position / count, "velocity_mse": velocity / count}
         if not math.isfinite(position + velocity):
@@ -258,6 +271,9 @@ class ForecastModule(pl.LightningModule):
         error, best = self.validation["position_mse"], self.progress.best
         provisional = math.isinf(best) or not self.progress.best_is_final
         self.improved = math.isfinite(error) and (not self._is_final, error) < (provisional, best)
+        if self._base_leads and self.improved:
+            variance = max(square - gain * gain / count, 0.0) / max(count - 1, 1)
+            self.improved = gain / count > CLEAR * math.sqrt(variance / count)
         if self.improved:
             self.progress.best_is_final = self._is_final
             self.progress.best = self.validation["position_mse"]
