@@ -72,23 +72,24 @@ def test_every_step_is_turned_the_same_way_whenever_it_is_done(tiny_task, monkey
         module, "augmented", lambda *pair: (seen.append(augmented(*pair)), seen[-1])[1]
     )
     settings = TrainingSettings(steps=4, batch_size=8, augment=True, save_every=0.0)
-    states = []
 
-    def trained(state=None, **changes):
+    def trained(state=None):
         torch.manual_seed(0)
+        states = []
         model = build_model("transformer", like=tiny_task.train[:1][0], hidden=8, layers=1)
-        fit(model, tiny_task, settings, state=state, display=False, **changes)
-        return model
+        kept = {"save": lambda state, is_best: states.append(state), "display": False}
+        fit(model, tiny_task, settings, state=state, **kept)
+        return states
 
-    straight = trained(save=lambda state, is_best: states.append(state))
-    halfway = next(state for state in states if state.progress.step == 2)
+    straight = trained()
+    halfway = next(state for state in straight if state.progress.step == 2)
     first = [graph.x for graph, _ in seen]
     seen.clear()
     resumed = trained(halfway)
     assert len(first) == 4
     assert all(torch.equal(a, graph.x) for a, (graph, _) in zip(first[2:], seen, strict=True))
-    for a, b in zip(straight.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(a, b)
+    for name, weight in straight[-1].weights.items():
+        assert torch.equal(weight, resumed[-1].weights[name])
 
 
 @pytest.mark.parametrize(("augment", "turned"), [(True, 1), (False, 0)])
