@@ -1,4 +1,4 @@
-"""Graphs and models that the tests share."""
+"""Graphs and models shared by the tests."""
 
 from typing import Any
 
@@ -42,13 +42,13 @@ def masked(**sizes: Any) -> SpacetimeGraph:
 
 
 def padded(**sizes: Any) -> SpacetimeGraph:
-    """Particles of which some nodes and some frames are missing altogether, without other holes."""
+    """Particles with some nodes and some frames missing altogether, and no other gaps."""
     graph = particles(**({"L": 5, "N": 5} | sizes))
     return with_gaps(graph, there_in_whole_frames(graph))
 
 
 def there_in_whole_frames(graph: SpacetimeGraph) -> Tensor:
-    """Where the nodes of three graphs are that have 0, 1 and 2 nodes and 0, 2 and 1 frames less."""
+    """The mask of the nodes of three graphs with 0, 1 and 2 nodes and 0, 2 and 1 frames missing."""
     _, L, N, _ = graph.x.shape
     nodes = torch.arange(N) < torch.tensor([N, N - 1, N - 2])[:, None]
     frames = torch.ones(3, L, dtype=torch.bool)
@@ -72,7 +72,7 @@ def random_neighbours(N: int, K: int, *leading: int, seed: int = 0) -> Tensor:
 
 
 def is_aligned(tensors: dict[str, Tensor]) -> bool:
-    """Whether all of them begin where torch itself lets tensors begin."""
+    """Whether all of them are aligned as torch aligns its own tensors."""
     return bool(tensors) and all(tensor.data_ptr() % 64 == 0 for tensor in tensors.values())
 
 

@@ -1,4 +1,4 @@
-"""Whatever Python is given gives a right result, or a sentence on the argument."""
+"""Any Python arguments give a correct result, or a sentence about the argument."""
 
 import numpy as np
 import pytest

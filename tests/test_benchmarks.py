@@ -1,4 +1,4 @@
-"""The benchmarks run, on small sizes, and count what they say they count."""
+"""The benchmarks run at small sizes, and count what they claim to count."""
 
 import dataclasses
 import json

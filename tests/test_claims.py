@@ -1,4 +1,4 @@
-"""The claims of the pages: they say what is quoted, and stored results say the same."""
+"""The claims of the pages: quoted correctly, and in agreement with stored results."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Python in the README and in the docs runs as it stands, and their links lead somewhere."""
+"""The Python in the README and in the docs runs as written, and links have targets."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What a model has seen of its data survives JSON."""
+"""The facts about a model's training data survive JSON."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Intervals: as wide as theory says, and not fooled by windows that repeat each other."""
+"""Intervals: as wide as in theory, and not misled by windows that repeat each other."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Public names: each package gives what its stub says, and imports nothing before it is used."""
+"""Public names: each package exports what its stub says, and imports nothing before use."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What surrounds the code: the workflow, the forms, the hooks and the version agree with it."""
+"""Everything around the code: the workflow, the forms, the hooks and the version agree."""
 
 import re
 import tomllib

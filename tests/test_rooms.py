@@ -1,4 +1,4 @@
-"""Rooms import only downwards, and ``make lint`` says so if one does not."""
+"""Subpackages import only downwards, and ``make lint`` fails if one does not."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What benchmarks compare with computes the same."""
+"""The benchmarks' baseline computes the same as the model."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sentences for mistakes: the nearest name, the missing extra, nothing that moves a cursor."""
+"""Error messages: the nearest name, the missing extra, no terminal control characters."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files and folders are written whole or not at all, by one process at a time."""
+"""Files and folders are written atomically, by one process at a time."""
 
 import errno
 import os
@@ -129,7 +129,7 @@ def test_what_a_killed_process_left_is_swept_by_the_next_that_writes_beside_it(t
     assert len(hidden(tmp_path)) == 2  # the folder and its lock
     write_atomically(tmp_path / "b", lambda part: part.write_text("new"))
     assert os.listdir(tmp_path) == ["b"]
-    with create_atomically(tmp_path / "a") as path:  # nobody is writing it any more
+    with create_atomically(tmp_path / "a") as path:  # the other process has stopped writing it
         path.write_text("whole")
 
 

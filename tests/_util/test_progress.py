@@ -1,4 +1,4 @@
-"""Bars that nobody watches are not drawn; other packages are silent only inside the block."""
+"""Progress bars are drawn only on terminals; other packages are silenced only in the block."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What is read from JSON and YAML is typed and bounded, or refused in one sentence."""
+"""JSON and YAML input is typed and bounded, or rejected in one sentence."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Signals that ask to stop: handled in the block, and by whoever handled them before after it."""
+"""Stop signals: handled inside the block, and by the previous handlers after it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Tensors in files: what was saved is read, and pickles are not."""
+"""Tensors in files: what was saved is read back, and pickles are rejected."""
 
 import pytest
 import torch

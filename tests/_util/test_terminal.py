@@ -1,4 +1,4 @@
-"""What is printed: names as they are, and numbers whole, however narrow the terminal is."""
+"""Printed names are literal, and numbers complete, however narrow the terminal is."""
 
 import pytest
 

@@ -53,7 +53,7 @@ def test_operators_have_one_thread_inside_and_the_callers_number_outside(set_thr
 
 
 def test_another_number_for_threads_to_come_stays(set_threads, monkeypatch):
-    """What PyTorch tells new threads is what was set last, by whomever."""
+    """PyTorch gives new threads the number that was set last, by any thread."""
     monkeypatch.setattr(threads, "_pool", threads._pool.__wrapped__)  # threads of our own
     set_threads(3)
     in_a_new_thread(torch.set_num_threads, 2)
@@ -182,7 +182,7 @@ def _check_squares():
 
 @pytest.mark.slow
 def test_the_end_of_the_interpreter():
-    """It ends, though threads are waiting; what comes as late as that runs in the caller's."""
+    """It ends although threads are waiting; later work runs in the caller's thread."""
     code = """
 import atexit, torch
 from spacetime_en._util.threads import share

@@ -1,4 +1,4 @@
-"""What a file names: only what is imported already, or with trust; only folders named before."""
+"""Names in files: only modules already imported, or with trust; only folders named before."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Command lines as a careless user types them: right ones, with a few things gone wrong."""
+"""Command lines as a careless user types them: correct ones with a few mistakes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from spacetime_en.cli import main
 
-# Right command lines, in the folder that `world` makes; OUT is a name that is not there yet.
+# Correct command lines, in the folder that `world` makes; OUT is a name that does not exist yet.
 RIGHT = [
     "models --nodes 5 20 --json",
     "simulate charged --out OUT --num 8 --nodes 3 --dims 2 --save 0 10 20 --seed 1",
@@ -75,7 +75,7 @@ OPTIONS = [
 
 
 def world(folder: Path) -> None:
-    """Make what the command lines name; the present folder is `folder`."""
+    """Create what the command lines refer to; the working directory is `folder`."""
     walk = np.random.default_rng(0).standard_normal((12, 12, 3, 3)).cumsum(1)
     np.savez(folder / "walk.npz", x=walk, times=np.arange(12.0))
     (folder / "folder").mkdir()
@@ -94,7 +94,7 @@ def world(folder: Path) -> None:
 
 
 def command_line(random: Random, name: str) -> list[str]:
-    """The words of a command line with one to three things wrong; `name` is for what it makes."""
+    """A command line with one to three mistakes; `name` is for its output."""
     words = random.choice(RIGHT).split()
     for _ in range(random.choice([1, 1, 1, 2, 3])):
         place = random.randrange(1, len(words))
@@ -117,7 +117,7 @@ def command_line(random: Random, name: str) -> list[str]:
 
 
 def _odd(random: Random, before: list[str], right: str) -> str:
-    """Something else than `right`, often of its kind."""
+    """A value other than `right`, often of the same kind."""
     option = next((word for word in reversed(before) if word.startswith("--")), "")
     is_number = right[:1].isdigit() if random.random() < 0.8 else random.random() < 0.5
     if is_number and option not in BUDGETS:
@@ -127,7 +127,7 @@ def _odd(random: Random, before: list[str], right: str) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command gave.
+    """The outcome of a command.
 
     Args:
         status: of the process.
@@ -140,7 +140,7 @@ class Outcome:
 
     @property
     def problem(self) -> str | None:
-        """Why this is neither a right result nor one sentence; None: it is."""
+        """Why this is neither a correct result nor one sentence; None: it is."""
         if "Traceback" in self.err + self.out:
             return "a traceback"
         if "this is a bug" in self.err:

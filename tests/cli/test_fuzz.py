@@ -1,4 +1,4 @@
-"""Whatever is typed gives a right result, or one sentence and a status that is not zero."""
+"""Any command line gives a correct result, or one sentence and a non-zero status."""
 
 import hashlib
 import inspect
@@ -18,7 +18,7 @@ from tests.cli.fuzz import call, command_line, world
 
 @pytest.fixture(scope="module")
 def folder(cache, tiny_task, tmp_path_factory):
-    """A user's folder, in which commands are quick."""
+    """A user's folder, in which commands are fast."""
     folder = tmp_path_factory.mktemp("around") / "folder"
     folder.mkdir()
     quick = {"name": "charged", "counts": (40, 12, 12), "target_steps": 10}
@@ -37,7 +37,7 @@ def folder(cache, tiny_task, tmp_path_factory):
 
 
 def fingerprint(folder):
-    """Of everything that commands read and are not to change."""
+    """A hash of everything that commands read and must not change."""
     names = ["file", "walk.npz", "config.yaml", "latin1.yaml", "empty.npz"]
     shards = (path for path in Path(folder, "data").rglob("shard-*/*"))
     files = sorted([*(folder / name for name in names), *shards])

@@ -1,4 +1,4 @@
-"""Whatever goes wrong in a command ends in one sentence and a status."""
+"""Every error in a command ends in one sentence and an exit status."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from spacetime_en.cli.guard import guarded
 
 
 def said(error, *arguments):
-    """What the user reads of an error in a command with these arguments."""
+    """What the user sees of an error in a command with these arguments."""
     with pytest.raises(SystemExit) as stop, guarded(arguments):
         raise error
     assert stop.value.code not in (0, None)

@@ -1,4 +1,4 @@
-"""What the command line imports before it has something to do."""
+"""What the command line imports before it needs it."""
 
 import functools
 import inspect

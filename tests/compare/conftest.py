@@ -1,4 +1,4 @@
-"""What the tests of comparisons share."""
+"""Fixtures shared by the tests of comparisons."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The engine without processes: jobs one after the other, here."""
+"""The engine without processes: jobs run one after the other, in this process."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ PRESETS = ("last-frame", "straight-line", "ridge-shared", "linear", "egnn")
 
 
 def carry_out_here(jobs: Sequence[Job], folder: Path, *others: Any) -> Outcome:
-    """As :func:`carry_out_all`, in this process."""
+    """Like :func:`carry_out_all`, in this process."""
     failed = {}
     for job in jobs:
         if job.result(folder) is None:
@@ -29,7 +29,7 @@ def carry_out_here(jobs: Sequence[Job], folder: Path, *others: Any) -> Outcome:
 
 
 def compare_here(out: Path, cache: Path, task: dict[str, Any] = TASK, **how: Any) -> Compared:
-    """A small comparison whose numbers depend on no clock."""
+    """A small comparison whose numbers do not depend on a clock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPACETIME_EN_CACHE", str(cache))
         patch.setattr(comparison, "carry_out_all", carry_out_here)

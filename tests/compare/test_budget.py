@@ -1,4 +1,4 @@
-"""Budgets: the shares of search and seeds add up, and validation takes little of them."""
+"""Budgets: the shares of search and seeds add up, and validation takes a small part."""
 
 import pytest
 

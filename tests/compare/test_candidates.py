@@ -1,4 +1,4 @@
-"""Candidates: what fits is found without the test windows, and ordered by what it costs."""
+"""Candidates are found without the test windows, and ordered by cost."""
 
 import dataclasses
 import sys
@@ -17,7 +17,7 @@ SOURCE = {"name": "charged", **TINY}
 
 
 class Broken(Forecaster):
-    """Raises what no input check raises."""
+    """Raises an exception that no input check raises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Broken(Forecaster):
 
 
 class Untouchable:
-    """In the place of the test windows."""
+    """A stand-in for the test windows."""
 
     def __getattr__(self, name):
         raise AssertionError(name)
@@ -65,7 +65,7 @@ def test_symmetries_are_those_of_the_architecture_and_those_that_are_taught(tiny
         ((candidate,), _) = find_candidates(tiny_task, SOURCE, ["transformer"], **how)
         return candidate.symmetries
 
-    assert of_transformer() == FULL_SYMMETRY  # its windows are turned at random
+    assert of_transformer() == FULL_SYMMETRY  # trained with random rotations
     assert not of_transformer(augment=False).rotation  # but not where directions matter
     monkeypatch.setitem(PRESET_SETTINGS, "transformer", {"augment": False})
     assert not of_transformer().rotation

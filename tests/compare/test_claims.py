@@ -1,4 +1,4 @@
-"""Claims: of two machines one gets a job, and a dead one's is free again."""
+"""Claims: only one machine gets a job, and a dead machine's job is free again."""
 
 import socket
 
@@ -14,13 +14,13 @@ from spacetime_en.compare.claims import open_claims
 
 @pytest.fixture
 def again(tmp_path):
-    """Has another machine come to a storage."""
+    """Opens a storage as another machine."""
     return lambda: open_claims(f"sqlite:///{tmp_path}/jobs.db").named("token")
 
 
 @pytest.fixture
 def machines(again):
-    """Two that share a storage."""
+    """Two machines that share a storage."""
     return again(), again()
 
 

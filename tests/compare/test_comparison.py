@@ -1,4 +1,4 @@
-"""A comparison: the same winner whatever the test says, a run to go on with, clear refusals."""
+"""Comparisons: the same winner whatever the test errors, resumable runs, clear error messages."""
 
 import dataclasses
 import json

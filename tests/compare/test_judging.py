@@ -1,4 +1,4 @@
-"""Judging: the errors that `evaluate` finds, for every window."""
+"""Judging: the same errors as `evaluate`, for every window."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def test_the_errors_are_those_of_evaluate(tiny_task):
 
 
 class Lost(Forecaster):
-    """Forecasts nothing that is a number."""
+    """Forecasts only NaN and infinity."""
 
     def forecast(self, graph):
         x = graph.x[:, -1:] * torch.nan

@@ -1,4 +1,4 @@
-"""The leaderboard: chosen by validation, fair words, and room for it in 80 columns."""
+"""The leaderboard: chosen by validation, fair conclusions, within 80 columns."""
 
 import dataclasses
 
@@ -40,7 +40,7 @@ ROW = Standing(
 
 
 def behind(preset, share, low, high, **changes):
-    """A row whose error is above the best's by a share of it."""
+    """A row whose error is above the best's by a fraction of it."""
     best = ROW.error
     return dataclasses.replace(
         ROW,

@@ -1,4 +1,4 @@
-"""The jobs that train: the preset's own rate is tried, and an interrupted search goes on."""
+"""Training jobs: the preset's own rate is tried, and an interrupted search resumes."""
 
 import optuna
 import pytest
@@ -109,7 +109,7 @@ def test_the_cost_of_a_search_is_that_of_all_its_sittings(question, tmp_path):
         job.carry_out(tmp_path, interrupt)
     study = study_of(tmp_path)
     assert study.trials[0].user_attrs["seconds"] > 0
-    trial = study.ask()  # as of an earlier sitting
+    trial = study.ask()  # as of an earlier session
     trial.set_user_attr("seconds", 1e6)
     study.tell(trial, state=optuna.trial.TrialState.FAIL)
     made = job.carry_out(tmp_path, nothing)
@@ -118,7 +118,7 @@ def test_the_cost_of_a_search_is_that_of_all_its_sittings(question, tmp_path):
 
 
 def test_of_rates_that_do_equally_well_the_presets_own_is_used(question, tmp_path, monkeypatch):
-    """As with a base that none of them improves on."""
+    """As with a base that no rate improves on."""
     own = PRESET_SETTINGS["linear"]["lr"]
     equal = [({"lr": 3 * own}, 0.5), ({"lr": own}, 0.5), ({"lr": own / 3}, 0.5)]
     monkeypatch.setattr(models, "search", lambda *how, **more: None)
@@ -173,7 +173,7 @@ def test_what_has_nothing_to_train_is_a_run_all_the_same(question, tmp_path, tin
 
 @pytest.fixture
 def trivial(question, tmp_path):
-    """A model that is fitted, and the folder of the comparison."""
+    """A fitted model, and the folder of the comparison."""
     fit = Fit(question, Candidate("straight-line", "trivial", 0), 0)
     return fit, fit.carry_out(tmp_path / "x", nothing), tmp_path / "x"
 

@@ -1,4 +1,4 @@
-"""What the symmetries of the data choose, and what is said about it."""
+"""Options chosen by the symmetries of the data, and what is said about them."""
 
 import json
 import re

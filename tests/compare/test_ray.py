@@ -1,4 +1,4 @@
-"""Jobs as Ray tasks: in order, and one that fails stops no other (a stand-in for the cluster)."""
+"""Jobs as Ray tasks: in order, and a failure stops no other (a stand-in for the cluster)."""
 
 import sys
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ class RayError(Exception):
 
 
 class Cluster:
-    """What is used of Ray, in this process; the newest task ends first."""
+    """The part of Ray that is used, in this process; the newest task ends first."""
 
     exceptions = SimpleNamespace(RayError=RayError)
 
@@ -72,7 +72,7 @@ def test_each_job_is_a_task_after_those_that_it_needs(tmp_path, monkeypatch, cap
     assert outcome.seconds > 0
     assert read_result(tmp_path, "d")["there"] == ["a"]
     assert "4 of 4  d: fine" in capsys.readouterr().err
-    assert not cluster.running  # what was started here is ended here
+    assert not cluster.running  # what was started here is stopped here
 
 
 def test_without_ray_the_extra_is_named_before_anything_is_made(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Results: read as they were written, and not taken for those of other settings."""
+"""Results are read as written, and not confused with those of other settings."""
 
 import dataclasses
 import os

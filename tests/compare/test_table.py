@@ -1,4 +1,4 @@
-"""Tables: short numbers that keep their size, and a line of Markdown for every row."""
+"""Tables: short numbers that keep their magnitude, and one line of Markdown per row."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Training with several rates: what diverges is counted, and not done twice."""
+"""Training with several rates: divergence is recorded, and not repeated."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ WILD, CALM = 1e9, 1e-3
 
 @pytest.fixture
 def configs(monkeypatch, cache):
-    """Of rates, the first two of which diverge within a few of their twelve steps."""
+    """Settings by rate, the first two of which diverge within a few of their twelve steps."""
     monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
     training = TrainingSettings(
         batch_size=16, steps=12, clip=None, skip=0, schedule="constant", warmup=0.0

@@ -1,4 +1,4 @@
-"""Many jobs in several processes: in order, refusals first, and what is done is kept."""
+"""Many jobs in several processes: in order, checks first, and finished work is kept."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ from spacetime_en.compare.workers import Outcome, carry_out_all
 
 @dataclass(frozen=True)
 class Toy(Job):
-    """Notes what was there when it ran; one that is told to fails."""
+    """Notes what existed when it ran; fails on demand."""
 
     name: str = ""
     needs: tuple[str, ...] = ()
@@ -159,7 +159,7 @@ def test_what_another_machine_has_ended_meanwhile_is_not_done_again(tmp_path):
 
 
 def test_what_has_failed_on_another_machine_is_not_tried_again(tmp_path, capsys):
-    """Here it would go well."""
+    """Succeeds here."""
     there, here = (open_claims(f"sqlite:///{tmp_path}/jobs.db").named("token") for _ in range(2))
     assert there.take("a")
     assert there.take("else")  # (it is still at work)

@@ -1,4 +1,4 @@
-"""Small data sets of known and of made-up physics."""
+"""Small data sets with known and with invented physics."""
 
 from functools import cache
 
@@ -36,5 +36,5 @@ def chained(friction: float = 0.0, field: float = 0.0, num: int = 300) -> Task:
 
 
 def both_paths(task: Task) -> tuple[Paths, Paths]:
-    """To learn from, and to check on."""
+    """Paths to learn from, and to check on."""
     return true_paths(task.train), true_paths(task.test)

@@ -98,7 +98,7 @@ def test_too_many_nodes():
 
 
 def test_windows_in_which_a_node_comes_or_goes_are_left_out():
-    """Nobody sees it, but it pulls at the others."""
+    """It is unobserved, but acts on the others."""
     x = np.random.default_rng(0).standard_normal((2, 5, 3, 3))
     observed = np.ones((2, 5, 3), dtype=bool)
     observed[0, 2, 1] = False  # of the first run

@@ -1,4 +1,4 @@
-"""Data conserve what they should, and nothing else is found."""
+"""Conserved quantities are found, and nothing else is."""
 
 import dataclasses
 

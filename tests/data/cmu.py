@@ -1,4 +1,4 @@
-"""Where the measured motions are, if they are."""
+"""The location of the motion-capture data, if present."""
 
 import os
 from pathlib import Path

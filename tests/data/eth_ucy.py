@@ -1,4 +1,4 @@
-"""Where the measured pedestrians are, if they are, and invented ones."""
+"""The location of the pedestrian data, if present, and invented data."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ EARLY = 800  # frames below are trained on
 
 
 def invent_scenes(folder, frames=120, people=20):
-    """Write all recordings with invented people, who come and go; at times nobody is there.
+    """Write all recordings with invented people, who come and go; some frames are empty.
 
     Returns: the rows (frame, person, x, y) of each recording.
     """

@@ -1,4 +1,4 @@
-"""Files made by hand, good ones and such as claim more than they hold."""
+"""Handmade files, valid ones and ones that claim more than they hold."""
 
 import io
 import tarfile
@@ -66,7 +66,7 @@ def npy(array):
 
 
 def header(shape, descr="<f8"):
-    """A .npy file of that shape, without its numbers."""
+    """A .npy file of this shape, without its numbers."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         file, {"descr": descr, "fortran_order": False, "shape": shape}

@@ -98,7 +98,7 @@ def test_units_of_another_name_are_told(facts):
     assert data_mismatches(facts, moving(meta={"length_unit": "cm", "time_unit": "s"})) == [
         "length_unit: the model was trained on data in m, these are in cm."
     ]
-    assert data_mismatches(facts, moving(meta={})) == []  # nobody knows
+    assert data_mismatches(facts, moving(meta={})) == []  # unknown
 
 
 def test_a_model_that_sees_places_keeps_the_origin_of_its_training(facts):
@@ -106,7 +106,7 @@ def test_a_model_that_sees_places_keeps_the_origin_of_its_training(facts):
     for preset, origin in (("mlp", np.zeros(3)), ("egnn", far.origin)):
         graph, _ = Task.from_trajectories(moving(), length=3, stride=1, target_steps=2).train[:1]
         model = build_model(preset, like=graph)
-        assert np.array_equal(prepare_for(model, far)[1], far.origin)  # which nothing has seen yet
+        assert np.array_equal(prepare_for(model, far)[1], far.origin)  # no model has seen it yet
         model.trained_on = facts
         assert np.array_equal(prepare_for(model, far)[1], origin)
 

@@ -1,4 +1,4 @@
-"""What a file claims is believed as far as it is long, and as there is memory."""
+"""A file's claims are believed up to its length, and up to the available memory."""
 
 import pytest
 

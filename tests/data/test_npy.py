@@ -1,4 +1,4 @@
-"""Arrays in ``.npy`` files: read as NumPy does, or refused in a sentence."""
+"""Arrays in ``.npy`` files: read as NumPy does, or rejected in a sentence."""
 
 import io
 

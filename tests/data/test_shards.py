@@ -1,4 +1,4 @@
-"""A data set's folder from a stranger: what it says is checked, and it leads nowhere else."""
+"""A data set from a stranger: its metadata are checked, and it leads nowhere else."""
 
 import json
 import os

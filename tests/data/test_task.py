@@ -280,7 +280,7 @@ def test_which_nodes_and_targets_is_part_of_the_fingerprint():
 
 
 class Own:
-    """Straight lines of two or three nodes, cut by somebody else."""
+    """Straight lines of two or three nodes, cut by the user."""
 
     def __init__(self, count, seed):
         self.count, self.seed = count, seed

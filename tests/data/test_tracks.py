@@ -93,7 +93,7 @@ def test_recordings_of_different_lengths():
     rows = [(r, *row) for r, n in (("a", 3), ("b", 5)) for row in walk(range(n), 0)]
     t = table(rows, names=("scene", "frame", "id", "x", "y"))
     assert t.lengths.tolist() == [3, 5]
-    assert t.x[0, :, 0, 0].tolist() == [0, 1, 2, 2, 2]  # the last frame fills up
+    assert t.x[0, :, 0, 0].tolist() == [0, 1, 2, 2, 2]  # the last frame is the padding
     assert t.meta["recordings"] == ["a", "b"]
 
 

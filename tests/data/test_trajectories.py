@@ -128,7 +128,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 def test_a_killed_process_leaves_nothing_that_looks_whole(tmp_path):
-    """Killed while it writes, and run again: the set is complete."""
+    """Killed while writing, and run again: the set is complete."""
     code = (
         "import sys; from pathlib import Path\n"
         "import numpy as np, time\n"

@@ -1,4 +1,4 @@
-"""Whatever becomes trajectories holds real, finite numbers that fit each other."""
+"""All data that become trajectories are real, finite and consistent."""
 
 from decimal import Decimal
 

@@ -42,7 +42,7 @@ def test_batches_are_the_items_in_order(monkeypatch):
 
 
 def test_a_million_windows_take_no_memory_of_their_own(tmp_path):
-    """What is known of windows is known of runs and of frames; windows are read, and not kept."""
+    """Metadata of windows come from runs and frames; windows are read, and not kept."""
     x = np.random.default_rng(0).standard_normal((1, 2_000, 20, 3))
     few = Trajectories.from_arrays(x, x)
     many = Trajectories(
@@ -194,7 +194,7 @@ def test_far_from_the_origin_windows_are_the_same(box):
         torch.testing.assert_close(b.v, a.v, rtol=0, atol=4e-6)
         torch.testing.assert_close(other.x, goal.x + shift, rtol=0, atol=2e-6)
         elsewhere = far.with_origin(near.origin)[:1][0]
-        assert elsewhere.x.min() > 3e5  # where the model was told to look from
+        assert elsewhere.x.min() > 3e5  # in the model's frame of reference
 
 
 @pytest.mark.parametrize("k", [None, 2])
@@ -352,7 +352,7 @@ def test_velocities_are_differences_inside_the_window_only(made):
 
 
 def passing(frames=30, people=40, stay=6, **fields):
-    """People who pass one after the other, a few at a time, walking straight on."""
+    """People who pass one after another, a few at a time, walking straight."""
     first = np.arange(people) * frames // people
     last = np.minimum(first + stay - 1, frames - 1)
     slots = assign_slots(first, last)
@@ -415,7 +415,7 @@ def test_known_nodes_keep_their_places_where_they_are_missing():
     assert graph.x.shape[2] == 4
     assert graph.observed[0].sum(1).tolist() == [3, 3, 3]  # node 1 comes later: padding
     assert graph.observed[3].sum(1).tolist() == [3, 3, 4]
-    assert target.mask[2, 0].sum() == 3  # it is there at the target, but nobody knew of it
+    assert target.mask[2, 0].sum() == 3  # observed at the target, but not before
     assert windows.ids_of(np.array([0, 3])).tolist() == [[0, -1, 2, 3], [0, 1, 2, 3]]
     assert windows.node_counts[:4].tolist() == [3, 3, 3, 4]
     few = [windows[[i]] for i in range(len(windows))]

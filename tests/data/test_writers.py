@@ -119,7 +119,7 @@ def test_large_sets_need_little_memory(tmp_path, name):
 
 
 def interrupt(path, error):
-    """Write all there is, and fail before the end."""
+    """Write everything, and fail before the end."""
     t = runs(1)
     with open_writer(path, like=t) as writer:
         writer.append(t)
@@ -159,7 +159,7 @@ def test_what_is_there_is_not_touched(tmp_path, name):
 
 
 def refused(path, t):
-    """The sentence with which `t` is refused, before anything is written."""
+    """The sentence with which `t` is rejected, before anything is written."""
     with pytest.raises(InputError) as error, open_writer(path, like=t):
         pytest.fail("it was taken")
     assert list(path.parent.iterdir()) == []

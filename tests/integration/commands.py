@@ -1,4 +1,4 @@
-"""The command line as another process."""
+"""The command line in another process."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def start(
 
 
 def finish(process: subprocess.Popen, timeout: float = 300) -> str:
-    """Wait for the end, which must be a good one. Returns: what it printed."""
+    """Wait for the process, which must succeed. Returns: its output."""
     out, err = process.communicate(timeout=timeout)
     assert process.returncode == 0, err
     return out

@@ -1,4 +1,4 @@
-"""What the integration tests share."""
+"""Fixtures shared by the integration tests."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 from spacetime_en.reproduce.plan import AUDITABLE, SCALES, TABLES, Experiment, plan, table
 from tests.integration.commands import TASK, start
 
-HANGS = 3_600  # seconds: later on a machine however busy, nothing more is to be expected
+HANGS = 3_600  # seconds: even on a busy machine, a process that takes longer hangs
 
 
 def reproduce(folder: Path, *arguments: str, check: bool = True) -> Any:
@@ -23,7 +23,7 @@ def reproduce(folder: Path, *arguments: str, check: bool = True) -> Any:
 
 
 class ComparedByCommand(NamedTuple):
-    """What ``spacetime compare`` left, and what it said."""
+    """What ``spacetime compare`` left, and its output."""
 
     folder: Path
     said: Any
@@ -62,7 +62,7 @@ class Made(NamedTuple):
 
     @property
     def tables(self) -> list[str]:
-        """The tables that have something to show, but for the audit's."""
+        """The tables that have something to show, except the audit's."""
         made = {(e.data, e.model) for e in self.planned if not e.trial}
         names = []
         for name in TABLES:
@@ -79,7 +79,7 @@ def part(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="session")
 def everything(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """All that is reproduced, and the whole audit."""
+    """Everything reproduced, and the whole audit."""
     return _make(tmp_path_factory.mktemp("everything"), cache, [], [])
 
 

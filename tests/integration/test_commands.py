@@ -1,4 +1,4 @@
-"""The way of a user: data, train, evaluate, predict, export, search; and what bad input says."""
+"""The path of a user: data, train, evaluate, predict, export, search; and errors on bad input."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ SIZE = ["--model.hidden", "8", "--model.layers", "1", "--model.blocks", "2"]
 
 @pytest.fixture
 def spacetime(monkeypatch, capsys, cache, tiny_task, tmp_path):
-    """Runs a command; returns what it printed."""
+    """Runs a command; returns its output."""
     monkeypatch.setenv("SPACETIME_EN_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
 

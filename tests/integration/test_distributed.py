@@ -1,4 +1,4 @@
-"""Several processes do together what one does alone."""
+"""Several processes together compute what one does alone."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a user installs: both distributions, and the wheel in a fresh environment."""
+"""What users install: both distributions, and the wheel in a fresh environment."""
 
 import json
 import os

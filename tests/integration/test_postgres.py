@@ -1,4 +1,4 @@
-"""A study in PostgreSQL, with a server of our own."""
+"""A study in PostgreSQL, on a server started by the test."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from tests.runs.test_search import two_workers
 
 @pytest.fixture
 def server():
-    """The URL of a fresh data base; its server listens on a socket in a folder of its own."""
+    """The URL of a fresh database; its server listens on a socket in its own folder."""
     programs = [shutil.which(name) for name in ("initdb", "postgres")]
     pytest.importorskip("psycopg", reason="needs the extra postgres")
     if None in programs:

@@ -1,4 +1,4 @@
-"""``spacetime reproduce`` from end to end, at the scale that means nothing and tests everything."""
+"""``spacetime reproduce`` from end to end, at a scale that is meaningless but tests everything."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def test_what_the_audit_makes_says_so(made):
     assert {path.stem for path in results} == {e.name for e in made.audited}
     assert all(json.loads(path.read_text())["audit"] == "zero targets" for path in results)
     assert "AUDIT" in (made.folder / "tables" / "published.md").read_text()
-    # The true task's trials are used, not made again.
+    # The true task's trials are used, not repeated.
     assert "trial" not in made.audit.stderr
 
 

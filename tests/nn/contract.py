@@ -1,4 +1,4 @@
-"""What every model of the registry must do, as checks that take the name of a preset.
+"""The contract of every registered model, as checks that take the name of a preset.
 
 `test_contract.py` runs each check on each preset: a new model is one file and one line in the
 registry, and needs no line here.

@@ -1,4 +1,4 @@
-"""What several tests of models are about: a known law of force, moving bodies."""
+"""Data shared by tests of models: a known law of force, moving bodies."""
 
 import torch
 

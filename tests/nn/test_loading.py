@@ -1,4 +1,4 @@
-"""Whatever the files of a model claim, there is a model or one sentence, and no flood."""
+"""Whatever the files of a model claim, loading gives a model or one short sentence."""
 
 import json
 import math

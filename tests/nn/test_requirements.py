@@ -1,4 +1,4 @@
-"""What models ask of graphs: each check lets the right graph pass and names the wrong one."""
+"""Requirements of models on graphs: each check accepts valid graphs and names the invalid."""
 
 import pytest
 import torch

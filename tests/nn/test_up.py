@@ -1,4 +1,4 @@
-"""A direction of space: models that read it turn with it, and only about it without it."""
+"""A direction of space: models that read it are equivariant if it rotates along."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Films of forecasts: what is shown is what was forecast, and files are whole."""
+"""Animations: they show what was forecast, and files are complete."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Scenes as pictures: as wide and high as what they show, and nothing of it is left out."""
+"""Pictures of scenes: in the scene's aspect ratio, with nothing left out."""
 
 import dataclasses
 

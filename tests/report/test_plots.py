@@ -1,4 +1,4 @@
-"""Pictures: every kind of data can be drawn, and the file is what its name says."""
+"""Figures: every kind of data can be drawn, in the format of the file's name."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""One experiment: trained, tested, written whole, never made twice."""
+"""One experiment: trained, tested, written atomically, never repeated."""
 
 import dataclasses
 import json

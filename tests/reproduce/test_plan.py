@@ -1,4 +1,4 @@
-"""What is trained, on what, for how long: the same care for every model."""
+"""What is trained, on what, for how long: the same effort for every model."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Studies: what is damaged or cannot be opened is a sentence, and stays as it was."""
+"""Studies: damaged or inaccessible ones give one sentence, and stay unchanged."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Which process writes, runs without training; how runs are resumed is in test_run.py."""
+"""The process that writes, and runs without training; test_run.py tests resuming."""
 
 import pytest
 from lightning.fabric.utilities.rank_zero import _get_rank

@@ -1,4 +1,4 @@
-"""The directions that a broken symmetry leaves."""
+"""Directions that remain when a symmetry is broken."""
 
 from dataclasses import replace
 

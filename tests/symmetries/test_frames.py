@@ -1,4 +1,4 @@
-"""Frames turn with what they are made of."""
+"""Frames rotate with the vectors they are made of."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Windows that are all turned alike cannot tell whether a law turns with them."""
+"""Windows of one orientation cannot tell whether a law is equivariant."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ UP = np.array([0.0, 0.0, 1.0])
 
 @pytest.fixture(scope="module")
 def rows():
-    """Windows that are turned in all ways."""
+    """Windows in random orientations."""
     sampled = sample(world(runs=100, seed=3, dims=3))
     return rows_of_windows(sampled, typical_distance(sampled.graph))
 
@@ -26,7 +26,7 @@ def squeezed(rows, by):
 
 
 def turned(rows, rotations):
-    """Every window turned in its own way, (W, 3, 3)."""
+    """A random rotation for each window, (W, 3, 3)."""
     q = rotations[rows.window]
     vectors = np.einsum("rij,rkj->rki", q, rows.vectors)
     return replace(rows, vectors=vectors, position=np.einsum("rij,rj->ri", q, rows.position))
@@ -50,7 +50,7 @@ def test_one_plane(rows):
 
 
 def test_upright_windows_tell_about_rotations_about_up_only(rows):
-    """All have one shape, and are turned about the vertical axis by chance."""
+    """All have one shape, and are randomly rotated about the vertical axis."""
     one = squeezed(rows, [1.0, 0.1, 1.0])
     one = replace(one, vectors=one.vectors[rows.node], position=one.position[rows.node])
     angle = np.random.default_rng(0).uniform(0, 2 * np.pi, rows.windows)

@@ -1,4 +1,4 @@
-"""The vectors of a row move as they say."""
+"""The vectors of a row transform as documented."""
 
 import numpy as np
 import pytest

@@ -168,7 +168,7 @@ def test_an_anisotropic_force_in_a_round_trap_is_found():
 
 
 def test_no_axis_without_a_broken_rotation():
-    """A rotation that is hardly broken (here by 1 %) gives nobody an up."""
+    """Rotations that are barely broken (here by 1 %) give no up."""
     task = world(runs=400, seed=4, dims=3, anisotropy=0.04)
     report = find_symmetries(task, only=("rotation",))
     assert report["rotation"].verdict == "slightly broken"

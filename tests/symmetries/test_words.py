@@ -1,4 +1,4 @@
-"""What a terminal of 80 columns shows."""
+"""The output on a terminal of 80 columns."""
 
 from benchmarks.symmetry_power import world
 from spacetime_en._util.terminal import Terminal

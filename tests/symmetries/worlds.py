@@ -1,4 +1,4 @@
-"""Worlds whose law is known, seen from elsewhere, or by less."""
+"""Worlds with a known law, also seen from elsewhere, or weakened."""
 
 import numpy as np
 

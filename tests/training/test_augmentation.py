@@ -1,4 +1,4 @@
-"""Windows that are turned at random in training."""
+"""Random rotations and reflections of windows in training."""
 
 import pytest
 import torch
@@ -66,7 +66,7 @@ def test_turns_are_uniform_and_half_of_them_reflections():
 
 
 def test_every_step_is_turned_the_same_way_whenever_it_is_done(tiny_task, monkeypatch):
-    """Turns depend on the seed and the number of the step: a resumed run goes on to the bit."""
+    """They depend on the seed and the step: a resumed run continues bit for bit."""
     seen = []
     monkeypatch.setattr(
         module, "augmented", lambda *pair: (seen.append(augmented(*pair)), seen[-1])[1]

@@ -1,4 +1,4 @@
-"""What a training does, in one process and without files."""
+"""Training, in one process and without files."""
 
 import copy
 import dataclasses

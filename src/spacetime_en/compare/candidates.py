@@ -58,7 +58,7 @@ def find_candidates(
     """The models that fit a task, the cheapest first, and why the others do not.
 
     A model fits if it can be built for the training windows, and forecasts some of these and of
-    the validation windows. The test windows are not looked at.
+    the validation windows. The test windows are not read.
 
     Args:
         task: the task.

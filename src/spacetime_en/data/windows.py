@@ -64,7 +64,7 @@ class Windows:
         target_steps: frame intervals from the last frame to the target, or to several of them:
             12, (1, 2, 4), "1..12".
         frame_interval: the length of a frame interval in ``trajectories.steps``; None: the
-            commonest gap between frames.
+            most common gap between frames.
         runs: the trajectories used, (R,); None: all.
         steps: (first, last) step that windows may touch, targets included, for all runs or for
             each, (R, 2); None: all.
@@ -75,9 +75,9 @@ class Windows:
             the audit of published figures: all zero, with noise if there is any.
         nodes: of data in which nodes come and go, those observed in the last frame (``"last"``),
             or in all L + T frames (``"all"``).
-        min_nodes: a window has at least so many of them, and at least one target.
+        min_nodes: minimum number of nodes in a window, which also has at least one target.
         radius: neighbours are the nodes within this distance in the last frame; None: all nodes.
-        k: neighbours are so many of the nearest nodes in the last frame; None: all nodes.
+        k: neighbours are the k nearest nodes in the last frame; None: all nodes.
         dtype: of the tensors.
     """
 

@@ -158,7 +158,7 @@ def find_symmetries(
     if centre is not None:
         rows = rows.with_place(centre)
     alone = sampled.graph.x.shape[2] == 1
-    # (Of a node that is alone, nothing else tells where in a weak field it is.)
+    # (For a single node, nothing else says where in a weak field it is.)
     about = rows.position.mean(0) if alone and centre is None else centre
     ask("boost", lambda: questions.boost(rows, identity))
     ask("time shift", lambda: questions.time_shift(rows, identity))
@@ -179,7 +179,7 @@ def find_symmetries(
         drifting = ASKED_ABOUT
     findings = _judged(asked, UNTESTED | untested, drifting)
     broken = {f.name for f in findings if f.verdict == "broken"}
-    if rows.dims == 1 and "reflection" in broken:  # on a line, an up is all that can tell the ends
+    if rows.dims == 1 and "reflection" in broken:  # on a line, only an up can tell the ends
         axis = -np.sign(rows.residual.mean(0))
     elif "rotation" not in broken:
         axis = None
@@ -227,7 +227,7 @@ def stated_up(task: Task) -> Array | None:
 
 
 def _axis(task: Task, turning: questions.Turning, rows: Rows, identity: bool) -> Array | None:
-    """The up that the law leaves alone, if not all rotations: what data call so, or what is found.
+    """The up that the law preserves, if not all rotations: the data's own, or one that is found.
 
     In space rotations about it hold; in the plane the mirror that contains it does.
     """

@@ -33,7 +33,7 @@ def test_the_egnn_stream_starts_as_the_legacy_generator():
 
 @pytest.mark.slow
 def test_the_egnn_task_is_the_published_one():
-    """x + 0.735 v has a test error of 0.0835 elsewhere; one trajectory in ten hangs on a bit."""
+    """x + 0.735 v has a published test error of 0.0835; one trajectory in ten depends on a bit."""
     task = load_task("egnn-nbody")
     assert [len(w) for w in task.splits.values()] == [3_000, 2_000, 2_000]
     graph, target = task.test[:]

@@ -1,4 +1,4 @@
-"""Motion capture: forward kinematics, files as they come, the measured data if they are there."""
+"""Motion capture: forward kinematics, real-world files, and the measured data if present."""
 
 import io
 import tarfile
@@ -170,7 +170,7 @@ def test_the_raw_files_give_the_arrays_of_the_benchmarks(motion):
     ],
 )
 def test_tasks_have_the_published_windows(name, settings, counts, last, straight):
-    """What is published of the last frame and the straight line, to every digit."""
+    """The published errors of the last frame and the straight line, to every digit."""
     task = load_task(name, **settings)
     assert [len(windows) for windows in task.splits.values()] == counts
     for model, published in ((LastFrame(), last), (StraightLine(), straight)):

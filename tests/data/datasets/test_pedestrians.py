@@ -1,4 +1,4 @@
-"""Pedestrians: the protocol as a plain loop, with invented people and, if there, measured ones."""
+"""Pedestrians: the protocol as a plain loop, with invented and, if present, measured people."""
 
 import math
 
@@ -40,7 +40,7 @@ def protocol(table, min_people):
 
 
 def constant_velocity(windows):
-    """ADE and FDE of going on with the last difference."""
+    """ADE and FDE of extrapolating the last difference."""
     distances = []
     for path in (path for window in windows for path in window):
         (x0, y0), (x1, y1) = path[6:8]

@@ -10,7 +10,7 @@ from spacetime_en.data import TASKS, load_task
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_setting_is_explained_and_may_be_replaced(name):
-    """What --help prints is the class's docstring; what a setting is, its field."""
+    """--help prints the class's docstring, and explains each setting by its entry."""
     data_set = TASKS[name]
     explained = re.findall(r"^    (\w+): ", inspect.getdoc(type(data_set)), re.MULTILINE)
     assert explained == [field.name for field in dataclasses.fields(data_set)]

@@ -1,4 +1,4 @@
-"""Files that somebody sent run no code, lead nowhere else, and take no more than they hold."""
+"""Files from others run no code, lead nowhere else, and take no more memory than they hold."""
 
 import gzip
 import io
@@ -30,7 +30,7 @@ def refused(path, **options):
 
 
 class Bomb:
-    """What a pickle may do to whoever opens it."""
+    """What a pickle may do when opened."""
 
     def __reduce__(self):
         return os.mkdir, ("exploded",)

@@ -320,7 +320,7 @@ def test_ray_gives_the_same_bits(tmp_path):
 
 
 def test_torch_keeps_its_number_of_threads():
-    """Or a training whose data were just made has other bits than one that finds them made."""
+    """Otherwise training on new data would differ in bits from training on existing data."""
     before = torch.get_num_threads()
     try:
         for threads in (1, 2):

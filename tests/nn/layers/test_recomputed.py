@@ -1,4 +1,4 @@
-"""Values that are computed again: the same gradients, and nothing kept in between."""
+"""Recomputed values: the same gradients, and no stored activations."""
 
 import torch
 

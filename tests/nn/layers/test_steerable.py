@@ -1,4 +1,4 @@
-"""What Tensor Field Networks and SE(3)-Transformers have in common."""
+"""What Tensor Field Networks and SE(3)-Transformers share."""
 
 import copy
 import sys

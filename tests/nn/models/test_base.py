@@ -1,4 +1,4 @@
-"""The simple forecasts that networks correct, and networks that correct one."""
+"""The simple forecasts that networks correct, and networks that correct them."""
 
 import pytest
 import torch

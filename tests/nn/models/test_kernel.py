@@ -1,4 +1,4 @@
-"""Kernel regression on whole motions: turned to a template, plain kernel ridge, turned back."""
+"""Kernel regression on whole motions: aligned to a template, kernel ridge, rotated back."""
 
 import pytest
 import torch
@@ -59,7 +59,7 @@ def test_what_one_side_does_the_other_could_do():
 
 
 def test_windows_fit_the_template_best_as_they_are_turned():
-    """No other rotation, about up if there is one, brings a window nearer to it."""
+    """No other rotation, or rotation about up if there is one, aligns a window better."""
     for up in (True, False):
         train = bodies(B=30, up=up)
         model = solved(train, train)
@@ -124,7 +124,7 @@ def test_forecasts_are_those_of_plain_kernel_regression(times):
 
 
 def gait(B, seed):
-    """Bodies at some phase of a gait, turned anyhow, and what comes next: its third harmonic."""
+    """Bodies at some phase of a gait, arbitrarily rotated, and what follows: its third harmonic."""
     g = torch.Generator().manual_seed(seed)
     pose, swing, kick = torch.randn(3, 8, 3, generator=torch.Generator().manual_seed(9)).double()
     phase = 6.3 * torch.rand(B, 1, 1, 1, generator=g, dtype=torch.float64)

@@ -135,7 +135,7 @@ def test_sparse_graphs_and_no_edges_at_all():
 
 
 def gappy(B, seed):
-    """Windows with gaps and padding; in the last frame of each somebody was observed."""
+    """Windows with gaps and padding; in the last frame of each, some node was observed."""
     graph = particles(B=B, L=4, N=5, seed=seed, times=[0.0, 1.0, 1.5, 3.0])
     graph = graph.replace(horizon=torch.tensor([[1.0, 2.5]]).expand(B, 2))
     g = torch.Generator().manual_seed(seed)

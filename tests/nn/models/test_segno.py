@@ -1,4 +1,4 @@
-"""A second-order graph network: any horizon, momentum and energy of its own making."""
+"""A second-order graph network: a straight line when built, and forces of many bodies."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The plain transformer: what its layers compute, and what it is told of windows."""
+"""The plain transformer: what its layers compute, and its inputs from windows."""
 
 import pytest
 import torch

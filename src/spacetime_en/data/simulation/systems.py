@@ -8,7 +8,7 @@ A system of your own takes a few lines::
         return rng.standard_normal((nodes, dims)), np.zeros((nodes, dims)), {}
 
     def law(r2, w, parameter):                       # force on i from j: law * (x_i - x_j)
-        return w * rsqrt(r2)                         # with the functions of ``simd`` beside this
+        return w * rsqrt(r2)                         # with the functions of ``simd``
 
     simulate(System("mine", start, law=law), num=100)
 """
