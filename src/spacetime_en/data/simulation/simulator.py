@@ -73,8 +73,8 @@ def simulate(
         engine: ``"local"``, all cores of this machine, or ``"ray"``, shards on a Ray cluster (the
             extra ``ray``; needs `out` on a file system that all workers see).
         progress: called with the number of trajectories finished since the last call.
-    Returns: the trajectories; with `out`, mapped from disk (None, as long as other shards are
-        missing).
+    Returns: the trajectories; with `out`, mapped from disk (an empty set, as long as other shards
+        are missing).
     """
     chosen = find_system(system)
     frames = _frames(steps, save)
