@@ -19,7 +19,7 @@ COMMANDS = {
     "train": ("training.Train", "Train a model on a task."),
     "compare": ("comparing.Compare", "Find the best model for your data."),
     "search": ("training.Search", "Search for good settings with Optuna."),
-    "evaluate": ("runs.Evaluate", "Measure a trained model's errors beside trivial forecasts."),
+    "evaluate": ("runs.Evaluate", "Measure a trained model's errors against trivial forecasts."),
     "predict": ("runs.Predict", "Forecast new data with a trained model."),
     "animate": (
         "runs.Animate",
@@ -36,7 +36,7 @@ COMMANDS = {
     ),
     "models": ("commands.models", "List the presets with parameter counts and symmetries."),
     "demo": ("commands.demo", "Train four small models; print a table, draw plots."),
-    "reproduce": ("commands.reproduce", "Redo the paper's experiments: tables, figures, report."),
+    "reproduce": ("commands.reproduce", "Reproduce the paper's experiments: tables, figures, report."),
     "bench": ("commands.bench", "Benchmark the models on this machine (in a clone only)."),
     "doctor": ("commands.doctor", "Show versions, devices, folders, and what extras would add."),
     "completion": ("completion.completion", "Print a script that completes commands with Tab."),

@@ -26,7 +26,7 @@ from spacetime_en.runs.run import CONFIG_FILE, Run
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Measure a trained model's errors beside trivial forecasts.
+    """Measure a trained model's errors against trivial forecasts.
 
     Position and velocity MSE (per coordinate), for paths also ADE, FDE and the error against time,
     all compared with ridge regression, too; equivariance error; the drift of momenta and of

@@ -23,7 +23,7 @@ def typical_step(graph: SpacetimeGraph) -> float:
 def jittered(graph: SpacetimeGraph, most: float) -> SpacetimeGraph:
     """Add independent Gaussian errors to the observed positions, of one size per window.
 
-    The size is `most` u^3 with u uniform in [0, 1]: small errors are as common as large ones.
+    The size is `most` u^3 with u uniform in [0, 1]: mostly small, and sometimes large.
     Velocities are taken to be differences of observations, and change with them, as do features
     that are speeds.
     """
