@@ -30,7 +30,7 @@ from spacetime_en.nn.state import State, Units
 
 Steps = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 StepFraction = Annotated[float, msgspec.Meta(ge=LEAST, le=1.0)]
-ROUNDING = 1e-4  # of a number of steps
+STEP_ROUNDING = 1e-4  # of a number of steps
 MAX_LOG_MASS = 8.0  # of a learned mass, in either direction
 
 
@@ -160,9 +160,9 @@ class LawOfMotion(Forecaster):
         in_training, in_use = self.curriculum.max_steps
         max_steps = max(c["steps"], in_training if self.training else in_use)
         if isinstance(share, Tensor):
-            wanted = share * c["steps"] - ROUNDING
+            wanted = share * c["steps"] - STEP_ROUNDING
             return StepControl(wanted.ceil().clamp(min=1), max_steps, step_fraction)
-        min_steps = max(1, math.ceil(share * c["steps"] - ROUNDING))
+        min_steps = max(1, math.ceil(share * c["steps"] - STEP_ROUNDING))
         return StepControl(min_steps, max_steps, step_fraction)
 
     # --- training -----------------------------------------------------------------------------
