@@ -36,7 +36,7 @@ COMMANDS = {
     ),
     "models": ("commands.models", "List the presets with parameter counts and symmetries."),
     "demo": ("commands.demo", "Train four small models; print a table, draw plots."),
-    "reproduce": ("commands.reproduce", "Reproduce the paper's experiments: tables, figures, report."),
+    "reproduce": ("commands.reproduce", "Reproduce the paper's tables, figures and report."),
     "bench": ("commands.bench", "Benchmark the models on this machine (in a clone only)."),
     "doctor": ("commands.doctor", "Show versions, devices, folders, and what extras would add."),
     "completion": ("completion.completion", "Print a script that completes commands with Tab."),

@@ -213,7 +213,7 @@ def reproduce(
     workers: int | None = None,
     only: tuple[str, ...] = (),
 ) -> None:
-    """Reproduce the paper's experiments: tables, figures, report.
+    """Reproduce the paper's tables, figures and report.
 
     Run the same command again to continue after an interruption.
 
