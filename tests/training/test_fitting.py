@@ -607,9 +607,10 @@ def test_what_corrects_a_base_may_be_best_before_the_first_step(tiny_task, ema):
     assert progress.best == pytest.approx(float(error), rel=1e-5)
 
 
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])  # of squares, whose squares are not single
 @pytest.mark.parametrize(("lucky", "best_step"), [(2, 0), (6, 3)])
 def test_a_base_is_replaced_only_by_what_is_clearly_better(
-    lucky, best_step, tiny_task, monkeypatch
+    lucky, best_step, unit, tiny_task, monkeypatch
 ):
     """By more than two standard errors: two windows of twelve show nothing."""
 
@@ -617,7 +618,7 @@ def test_a_base_is_replaced_only_by_what_is_clearly_better(
         error = torch.ones(len(target.x))
         if forecast.spread is not None:
             error[:lucky] = 0.5
-        return error, error
+        return unit * error, error
 
     class Lucky(Corrected):
         def forecast(self, graph):
@@ -626,7 +627,8 @@ def test_a_base_is_replaced_only_by_what_is_clearly_better(
 
     monkeypatch.setattr("spacetime_en.training.module.errors", errors_of)
     progress = fit(Lucky(), tiny_task, SETTINGS, batch_size=len(tiny_task.val), display=False)
-    assert (progress.best_step, progress.best) == (best_step, 0.75 if best_step else 1.0)
+    assert progress.best_step == best_step
+    assert progress.best == pytest.approx((0.75 if best_step else 1.0) * unit)
 
 
 def test_the_start_competes_once_also_if_training_was_interrupted_there(tiny_task):

@@ -245,9 +245,10 @@ class ForecastModule(pl.LightningModule):
         if self._base_leads:
             gain = errors(self.model.base(batch.graph), batch.target)[0] - x  # type: ignore[operator]
         if batch.weight:
-            count = x.new_tensor(len(x))
-            sums = torch.stack([x.sum(), v.sum(), count, gain.sum(), gain.square().sum()])
-            self._sums += sums.cpu().double()
+            gain = gain.cpu().double()  # (squares of squares: planets in metres, atoms in metres)
+            count = torch.tensor(float(len(x)))
+            sums = x.sum().cpu(), v.sum().cpu(), count, gain.sum(), gain.square().sum()
+            self._sums += torch.stack([of.double() for of in sums])
 
     @property
     def _base_leads(self) -> bool:
